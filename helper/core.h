@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: MIT */
+/* core: workers, buffer memory, objects and store, with or without the kernel part. */
+#ifndef WFS_CORE_H
+#define WFS_CORE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct config;
+struct core;
+struct loop;
+struct origin;
+struct origin_settings;
+
+/* Makes buffers, opens the store and the table; starts no thread. msg: a sentence on failure. */
+int core_create(const struct config *config, struct core **ret, char *msg, size_t msg_size);
+/* Starts the workers' threads. before_run is called on each, before its loop runs. */
+int core_start(struct core *core,
+	       int (*before_run)(struct core *core, unsigned int worker, struct loop *loop, void *arg),
+	       void *arg);
+/* Stops the workers, waits for writes under way, closes the store. */
+void core_stop(struct core *core);
+void core_destroy(struct core *core);
+
+unsigned int core_workers(const struct core *core);
+struct loop *core_loop(const struct core *core, unsigned int worker);
+const struct config *core_config(const struct core *core);
+
+/* The one contiguous piece of memory that all buffers lie in (for WFS_IOC_BUFFERS). */
+void core_memory(const struct core *core, void **ret_base, size_t *ret_len);
+/*
+ * A small payload buffer (WFS_REPLY_MAX bytes, for replies to the kernel) from that
+ * memory, or NULL when none is free. Any thread.
+ */
+void *core_reply_get(struct core *core);
+void core_reply_put(struct core *core, void *reply);
+
+/*
+ * The origin of a source, shared by all who name the same source with the same
+ * settings; configuration ([source] sections) completes what the options leave open.
+ * options: "key=value" lines separated by '\n', or NULL. One reference in *ret.
+ */
+int core_origin(struct core *core, const char *source, const char *options,
+		struct origin **ret, char *msg, size_t msg_size);
+
+/*
+ * Eviction is held back until the kernel has told what outlived the last session
+ * (WFS_REQ_RESUMED), so that nothing is punched under a reader.
+ */
+void core_allow_eviction(struct core *core, int allowed);
+
+#endif /* WFS_CORE_H */

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * fetch: the scheduler. Brings blocks from the origin into buffers once, hands
+ * them to all who want them, then to the store.
+ */
+#ifndef WFS_FETCH_H
+#define WFS_FETCH_H
+
+#include <stdint.h>
+#include "object.h"
+
+/* As WFS_WHY_* of the uapi, most urgent first. */
+enum fetch_why { FETCH_DEMAND, FETCH_READAHEAD, FETCH_PREFETCH };
+
+/*
+ * Somebody who wants units [unit, unit + units) of a block. Owned by the caller,
+ * alive until fetch_release().
+ *
+ * data(): units [unit, unit + units) have arrived and been checked; bytes points to
+ * them inside the session's registered memory, len counts object bytes (the last unit
+ * of a file may be short). Called any number of times, together covering the range, on
+ * the thread of some worker. The bytes stay until fetch_release().
+ * done(): once, last: 0 (all data() calls made) or -errno, with a sentence in message.
+ */
+struct fetch_want {
+	struct object *object;
+	uint64_t block;
+	uint32_t unit, units;
+	enum fetch_why why;
+	void (*data)(struct fetch_want *want, uint32_t unit, uint32_t units,
+		     const void *bytes, uint32_t len);
+	void (*done)(struct fetch_want *want, int error, const char *message);
+	void *opaque;		/* the scheduler's */
+};
+
+/*
+ * Asks for the want's range. A block already in a buffer is handed over from there; one
+ * that is durable in the cache file is read from it; else one ranged GET brings the whole
+ * block (neighbours are joined), retried within the retry budget. Called on a worker's
+ * thread; callbacks are never made from inside this call. -errno: nothing was started.
+ */
+int fetch_start(struct core *core, struct fetch_want *want);
+/* More urgent than before (a queued prefetch somebody now waits for). */
+void fetch_promote(struct fetch_want *want, enum fetch_why why);
+/* Gives the buffer back, after done(); before done() it cancels: done() is not called. */
+void fetch_release(struct fetch_want *want);
+
+#endif /* WFS_FETCH_H */
