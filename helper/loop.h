@@ -63,13 +63,18 @@ void loop_post(struct loop *loop, struct loop_task *task);
 /*
  * Starts a transfer. done() is called once with the transfer's result; the
  * handle is then out of the multi handle and the caller's again. To cancel,
- * loop_curl_remove(): done() is then not called.
+ * loop_curl_remove(): done() is then not called. CURLOPT_PRIVATE and
+ * CURLOPT_SHARE belong to the loop meanwhile. Neither function may be called from
+ * inside one of libcurl's own callbacks (write, header); start a 0 ms timer there.
  */
 typedef void (*loop_curl_fn)(CURL *easy, CURLcode result, void *arg);
 int loop_curl_add(struct loop *loop, CURL *easy, loop_curl_fn done, void *arg);
 void loop_curl_remove(struct loop *loop, CURL *easy);
 /* Limits of the multi handle: connections per host. */
 void loop_curl_limit(struct loop *loop, long connections_per_host);
+
+/* CLOCK_MONOTONIC. Any thread. */
+uint64_t loop_now_ns(void);
 
 /* The loop of the calling thread, NULL outside of loop_run(). */
 struct loop *loop_self(void);

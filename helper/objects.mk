@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: MIT
+#
+# Which object belongs to which program.
+
+# Shared by the daemon, the command and the unit tests.
+COMMON_OBJS := \
+	loop.o loop_curl.o retry.o \
+	origin.o origin_path.o validator.o \
+	http.o http_reply.o origin_http.o \
+	origin_s3.o s3_xml.o sigv4.o credentials.o \
+	origin_file.o
+
+# The daemon: main file wfsd.c.
+WFSD_OBJS := wfsd.o
+
+# The command: main file wfs.c.
+WFS_OBJS := wfs.o
+
+# The mount helper: main file mount.c.
+MOUNT_OBJS := mount.o
