@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+#
+# wfs: module, helper, tests. `make help` lists the targets.
+
+SHELL := /bin/bash
+MAKEFLAGS += --no-print-directory
+
+build	:= $(CURDIR)/build
+K	?= 6.12
+prefix	?= /usr/local
+jobs	:= $(shell nproc)
+
+# DEBUG=1 means the debug kernel, wherever a kernel can be named.
+ifneq ($(DEBUG),)
+override K := debug
+endif
+
+.PHONY: help
+help:
+	@echo 'make demo         load a real model through wfs in a VM'
+	@echo 'make check        run the tests in VMs [T=pattern] [K=6.1|6.12] [DEBUG=1]'
+	@echo 'make check-all    every group on every kernel, the debug kernel included'
+	@echo 'make lint         check the sources; make format: lay them out'
+	@echo 'make vm           a shell in a VM [K=...]; make reload: swap module and daemon in it'
+	@echo 'make modules      the module for one kernel [K=6.1|6.12|debug]'
+	@echo 'make helper       wfsd, wfs and mount.wfs'
+	@echo 'make tests        test programs'
+	@echo 'make install      on this host [DESTDIR=] [prefix=/usr/local] [KREL=$$(uname -r)]'
+	@echo 'make clean        remove build/ (downloads stay in the cache directory)'
+
+# ---- what is built ---------------------------------------------------------
+
+.PHONY: all deps modules helper tests unit
+all: helper modules
+
+deps:
+	@vm/deps
+
+# The sources are linked into one directory per kernel, so that builds for
+# several kernels stand side by side. EXTRA reaches Kbuild (W=1, C=2, ...).
+kdir	= $(build)/kmod-$(K)
+kbuild	= $(MAKE) -C "$$(vm/kernel $(K))/build" M=$(kdir) CONFIG_DEBUG_INFO_BTF_MODULES= $(EXTRA)
+
+modules:
+	@mkdir -p $(kdir)/kmod
+	@cp -rsfT $(CURDIR)/kmod $(kdir)/kmod
+	@ln -sfnT $(CURDIR)/uapi $(kdir)/uapi
+	@ln -sfnT $(CURDIR)/Kbuild $(kdir)/Kbuild
+	@find $(kdir) -xtype l -delete
+	+@$(kbuild) modules
+
+helper:
+	+@$(MAKE) -C helper O=$(build)/helper
+
+tests:
+	@if [ -e tests/Makefile ]; then $(MAKE) -C tests O=$(build)/tests; fi
+
+# Unit tests of the helper run on the host, under the address and undefined
+# behaviour sanitizers.
+unit:
+	+@$(MAKE) -C helper O=$(build)/helper-san SANITIZE=address,undefined unit
+
+# ---- clean -----------------------------------------------------------------
+
+.PHONY: clean
+clean:
+	rm -rf $(build)
