@@ -60,6 +60,20 @@ tests:
 unit:
 	+@$(MAKE) -C helper O=$(build)/helper-san SANITIZE=address,undefined unit
 
+# ---- install ---------------------------------------------------------------
+
+.PHONY: install install-programs
+
+# Programs, man pages and unit; mount(8) looks for helpers in /sbin only.
+install-programs:
+	@install -D -m 755 -t $(DESTDIR)$(prefix)/sbin $(build)/helper/wfsd
+	@for f in wfs mount.wfs; do \
+		[ ! -e $(build)/helper/$$f ] || case $$f in \
+		wfs)	   install -D -m 755 -t $(DESTDIR)$(prefix)/bin $(build)/helper/$$f ;; \
+		mount.wfs) install -D -m 755 -t $(DESTDIR)/usr/sbin $(build)/helper/$$f ;; \
+		esac; \
+	done
+
 # ---- clean -----------------------------------------------------------------
 
 .PHONY: clean
