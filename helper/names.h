@@ -35,6 +35,7 @@ struct names_terms {
 	uint64_t max_absent_ms;		/* the same for "there is nothing" */
 	uint64_t budget_ms;		/* attempts are made for so long */
 	bool stale;			/* an older answer rather than none, the origin being away */
+	bool hasty;			/* whoever asks has an older answer: say soon that the origin is away */
 };
 
 /*
@@ -70,7 +71,8 @@ struct names_part {
 	struct names_terms terms;
 	bool (*emit)(struct names_part *part, const char *name, size_t len, mode_t type);
 	void (*done)(struct names_part *part, int error, const char *message, bool eof);
-	struct names_part *next;	/* ours */
+	struct names_part *next;	/* these are ours */
+	bool eof;
 };
 /* 0: done() will be called, perhaps from inside; else -errno. */
 int names_readdir(struct names *names, struct names_part *part);

@@ -6,12 +6,15 @@
 COMMON_OBJS := \
 	loop.o loop_curl.o retry.o \
 	origin.o origin_path.o validator.o \
-	http.o http_reply.o origin_http.o \
+	http.o http_reply.o http_index.o origin_http.o \
 	origin_s3.o s3_xml.o sigv4.o credentials.o \
-	origin_file.o
+	origin_file.o \
+	listing.o names.o names_call.o
 
 # The daemon: main file wfsd.c.
-WFSD_OBJS := wfsd.o
+WFSD_OBJS := wfsd.o \
+	kernel.o channel.o payload.o \
+	requests.o requests_mount.o requests_names.o requests_data.o node.o
 
 # The command: main file wfs.c.
 WFS_OBJS := wfs.o

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+/*
+ * node: objects as the kernel knows them, and what the kernel is told of their blocks.
+ *
+ * What is told goes by ioctl, synchronously: a block's bytes and sums are good for the
+ * length of the callback, and the order of offer, dropped, stored and evicted is kept.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "kernel_impl.h"
+
+#define LOG_AREA "node"
+#include "log.h"
+
+#define SUMS_MAX (WFS_BLOCK_MAX / WFS_UNIT_SIZE)
+
+static void told(const struct node *node, const char *what, uint64_t block, int r)
+{
+	/* ENOENT: nobody reads the object any more. ESTALE: the session is over. */
+	if (r >= 0 || r == -ENOENT || r == -ESTALE || r == -ECANCELED)
+		return;
+	log_warn("node %llu, block %llu: the kernel does not take \"%s\": %s",
+		 (unsigned long long)node->id, (unsigned long long)block, what, strerror(-r));
+}
+
+static struct wfs_cmd node_cmd(const struct node *node, enum wfs_op op, uint64_t block)
+{
+	struct wfs_cmd cmd = channel_op(op);
+
+	cmd.node = node->id;
+	cmd.block = block;
+	return cmd;
+}
+
+/* The kernel has a fill of the block open: it is told again when that is answered. */
+static void early_add(struct node *node, uint64_t block)
+{
+	uint64_t *early;
+
+	SCOPED_LOCK(&node->lock);
+	early = reallocarray(node->early, node->early_count + 1, sizeof(*early));
+	if (!early) {
+		log_warn("node %llu, block %llu: not told as stored, no memory",
+			 (unsigned long long)node->id, (unsigned long long)block);
+		return;
+	}
+	node->early = early;
+	early[node->early_count++] = block;
+}
+
+static bool early_take(struct node *node, uint64_t block)
+{
+	SCOPED_LOCK(&node->lock);
+	for (size_t i = 0; i < node->early_count; i++)
+		if (node->early[i] == block) {
+			node->early[i] = node->early[--node->early_count];
+			return true;
+		}
+	return false;
+}
+
+static void watch_stored(struct object_watch *watch, uint64_t block, const uint64_t *sums,
+			 uint32_t units)
+{
+	struct node *node = container_of(watch, struct node, watch);
+	struct wfs_cmd cmd = node_cmd(node, WFS_CMD_STORED, block);
+	int r = channel_call_with(&node->kernel->session, &cmd, sums, units * sizeof(*sums));
+
+	if (r == -EBUSY)
+		early_add(node, block);
+	else
+		told(node, "stored", block, r);
+}
+
+static void watch_dropped(struct object_watch *watch, uint64_t block)
+{
+	struct node *node = container_of(watch, struct node, watch);
+	struct wfs_cmd cmd = node_cmd(node, WFS_CMD_DROPPED, block);
+
+	told(node, "dropped", block, channel_call(&node->kernel->session, &cmd));
+}
+
+static void watch_offer(struct object_watch *watch, uint64_t block, uint64_t offset,
+			const void *bytes, uint32_t len)
+{
+	struct node *node = container_of(watch, struct node, watch);
+	struct session *session = &node->kernel->session;
+	struct wfs_cmd cmd = node_cmd(node, WFS_CMD_OFFER, block);
+
+	if (!(session->features & WFS_FEATURE_OFFER))
+		return;
+	while (len) {
+		int r;
+
+		cmd.offset = offset;
+		cmd.buf = (uint64_t)((const char *)bytes - session->base);
+		cmd.len = len < WFS_DELIVER_MAX ? len : WFS_DELIVER_MAX;
+		r = channel_call(session, &cmd);
+		if (r < (int)cmd.len) {
+			/* The kernel has no more room: the rest will not be taken either. */
+			told(node, "offer", block, r);
+			return;
+		}
+		bytes = (const char *)bytes + cmd.len;
+		offset += cmd.len;
+		len -= cmd.len;
+	}
+}
+
+static int watch_evict(struct object_watch *watch, uint64_t block)
+{
+	struct node *node = container_of(watch, struct node, watch);
+	struct wfs_cmd cmd = node_cmd(node, WFS_CMD_EVICT, block);
+	int r = channel_call(&node->kernel->session, &cmd);
+
+	/* Without a session nobody can say that the block is not being read. */
+	return r == 0 || r == -ENOENT ? 0 : -EBUSY;
+}
+
+static void watch_evicted(struct object_watch *watch, uint64_t block)
+{
+	struct node *node = container_of(watch, struct node, watch);
+	struct wfs_cmd cmd = node_cmd(node, WFS_CMD_EVICTED, block);
+
+	told(node, "evicted", block, channel_call(&node->kernel->session, &cmd));
+}
+
+void node_unref(struct node *node)
+{
+	if (!node || atomic_fetch_sub(&node->refs, 1) > 1)
+		return;
+	if (node->watched)
+		object_unwatch(node->object, &node->watch);
+	object_unref(node->object);
+	pthread_mutex_destroy(&node->lock);
+	free(node->early);
+	free(node);
+}
+
+static struct node **bucket(struct kernel *kernel, uint64_t id)
+{
+	return &kernel->nodes[id % NODE_BUCKETS];
+}
+
+struct node *node_find(struct kernel *kernel, uint64_t id)
+{
+	struct node *node;
+
+	SCOPED_LOCK(&kernel->lock);
+	for (node = *bucket(kernel, id); node && node->id != id;)
+		node = node->next;
+	if (node)
+		atomic_fetch_add(&node->refs, 1);
+	return node;
+}
+
+void node_forget(struct kernel *kernel, uint64_t id)
+{
+	struct node **link, *node;
+
+	pthread_mutex_lock(&kernel->lock);
+	for (link = bucket(kernel, id); *link && (*link)->id != id;)
+		link = &(*link)->next;
+	node = *link;
+	if (node) {
+		*link = node->next;
+		kernel->node_count--;
+	}
+	pthread_mutex_unlock(&kernel->lock);
+	node_unref(node);
+}
+
+int node_create(struct kernel *kernel, uint64_t id, struct object *object)
+{
+	struct node *node = calloc(1, sizeof(*node));
+	int r;
+
+	if (!node) {
+		object_unref(object);
+		return -ENOMEM;
+	}
+	node->refs = 1;
+	node->id = id;
+	node->kernel = kernel;
+	node->object = object;
+	pthread_mutex_init(&node->lock, NULL);
+	node->watch = (struct object_watch){
+		.stored = watch_stored,
+		.dropped = watch_dropped,
+		.offer = watch_offer,
+		.evict = watch_evict,
+		.evicted = watch_evicted,
+	};
+	r = object_watch(object, &node->watch);
+	if (r) {
+		node_unref(node);
+		return r;
+	}
+	node->watched = true;
+	/* Opened again in this session: the new answer counts. */
+	node_forget(kernel, id);
+	SCOPED_LOCK(&kernel->lock);
+	node->next = *bucket(kernel, id);
+	*bucket(kernel, id) = node;
+	kernel->node_count++;
+	return 0;
+}
+
+void node_settled(struct node *node, uint64_t block)
+{
+	uint64_t bitmap = 0, sums[SUMS_MAX];
+	size_t count = 0;
+
+	if (!early_take(node, block))
+		return;
+	if (object_map(node->object, block, 1, &bitmap, sums, &count) || !(bitmap & 1))
+		return;
+	watch_stored(&node->watch, block, sums, (uint32_t)count);
+}
