@@ -34,6 +34,7 @@ struct loop {
 	int event_fd;
 	struct loop_op event_op;
 	bool event_armed;
+	bool closing; /* loop_destroy(): nothing is armed again */
 
 	pthread_mutex_t lock; /* tasks */
 	struct loop_task *tasks, **tasks_end;
@@ -137,9 +138,10 @@ static void event_done(struct loop_op *op, int res, uint32_t flags)
 	struct loop *loop = container_of(op, struct loop, event_op);
 	uint64_t count;
 
+	(void)res;
 	(void)flags;
 	loop->event_armed = false;
-	if (res == -ECANCELED)
+	if (loop->closing)
 		return;
 	if (read(loop->event_fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
 		return;
@@ -399,6 +401,7 @@ void loop_destroy(struct loop *loop)
 {
 	if (!loop)
 		return;
+	loop->closing = true;
 	loop_curl_close(loop->curl);
 	if (loop->event_armed)
 		loop_cancel(loop, &loop->event_op);

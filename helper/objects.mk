@@ -9,7 +9,10 @@ COMMON_OBJS := \
 	http.o http_reply.o http_index.o origin_http.o \
 	origin_s3.o s3_xml.o sigv4.o credentials.o \
 	origin_file.o \
-	listing.o names.o names_call.o
+	listing.o names.o names_call.o \
+	log.o counters.o config.o buffers.o \
+	core.o object.o block.o fetch.o flight.o hold.o \
+	store.o store_file.o store_index.o store_io.o store_thread.o evict.o
 
 # The daemon: main file wfsd.c.
 WFSD_OBJS := wfsd.o \

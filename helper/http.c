@@ -1,0 +1,692 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "cleanup.h"
+#include "http.h"
+#include "origin_impl.h"
+#include "origin_path.h"
+#include "validator.h"
+
+#define CONNECT_TIMEOUT_MS 5000
+#define STALL_TIMEOUT_MS 10000
+#define REDIRECTS_MAX 8
+#define ERROR_BODY_MAX (64u << 10)
+/* libcurl receives into this much before it hands on. */
+#define RECEIVE_BYTES (256L << 10)
+/* A server that ignores Range sends the head of the file as well: so much is skipped. */
+#define SKIP_MAX (64u << 20)
+
+struct http_call {
+	const struct http_client *client;
+	struct loop *loop;
+	CURL *easy;
+	char *url, *what;
+	char *origin_url; /* of the first request, for comparison; NULL: not redirected */
+	struct curl_slist *headers, *secrets, *sent;
+	bool head, ranged, in_multi, stop_at_slash, to_slash;
+	struct origin_attr attr;
+	void (*progress)(void *arg, uint64_t bytes);
+	void (*done)(void *arg, struct http_answer *answer);
+	void *arg;
+
+	char *dst;
+	uint64_t offset, len;
+	uint64_t got;	   /* bytes at dst */
+	uint64_t skip;	   /* bytes to pass over first: the server ignored Range */
+	uint64_t reported; /* by progress() */
+	bool accepted;	   /* the head was found good for dst */
+	bool complete;	   /* the rest of the body is not wanted */
+
+	char *body;
+	size_t body_len, body_size, body_max;
+	bool body_cut;
+
+	struct http_reply reply;
+	bool in_body; /* trailers are no headers */
+	struct origin_result result; /* set while receiving: ends the transfer */
+	char text[ORIGIN_MESSAGE_MAX];
+	char curl_text[CURL_ERROR_SIZE];
+
+	unsigned int redirects;
+	uint64_t begin_ns;
+	uint64_t last_ns; /* of the last byte; 0: not connected */
+	struct loop_timer stall, report;
+	bool reporting, cancelled;
+};
+
+int http_client_init(struct http_client *client, struct origin *origin,
+		     const struct origin_settings *settings)
+{
+	*client = (struct http_client){
+		.origin = origin,
+		.connect_timeout_ms = settings->connect_timeout_ms > 0 ?
+					      settings->connect_timeout_ms :
+					      CONNECT_TIMEOUT_MS,
+		.stall_timeout_ms = settings->stall_timeout_ms > 0 ? settings->stall_timeout_ms :
+								     STALL_TIMEOUT_MS,
+	};
+	if (settings->ca) {
+		client->ca = strdup(settings->ca);
+		if (!client->ca)
+			return -ENOMEM;
+	}
+	if (settings->proxy) {
+		client->proxy = strdup(settings->proxy);
+		if (!client->proxy)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+void http_client_clear(struct http_client *client)
+{
+	free(client->ca);
+	free(client->proxy);
+	client->ca = NULL;
+	client->proxy = NULL;
+}
+
+int http_header(struct curl_slist **headers, const char *name, const char *value)
+{
+	char *line = NULL;
+	struct curl_slist *grown;
+
+	if (asprintf(&line, "%s: %s", name, value) < 0)
+		return -ENOMEM;
+	grown = curl_slist_append(*headers, line);
+	free(line);
+	if (!grown)
+		return -ENOMEM;
+	*headers = grown;
+	return 0;
+}
+
+static void call_free(struct http_call *call)
+{
+	loop_timer_stop(call->loop, &call->stall);
+	loop_timer_stop(call->loop, &call->report);
+	curl_easy_cleanup(call->easy);
+	curl_slist_free_all(call->sent);
+	curl_slist_free_all(call->headers);
+	curl_slist_free_all(call->secrets);
+	free(call->body);
+	free(call->url);
+	free(call->origin_url);
+	free(call->what);
+	free(call);
+}
+
+/* Receiving: callbacks of libcurl's. */
+
+/* Whether the head that came goes with what was asked; false: result says why not. */
+static bool accept_head(struct http_call *call)
+{
+	const struct http_reply *reply = &call->reply;
+
+	if (reply->status == 206) {
+		uint64_t announced;
+
+		if (!reply->has_range || reply->range_first != call->offset ||
+		    reply->range_last - reply->range_first >= call->len) {
+			origin_fail(&call->result, call->text, -EIO, true,
+				    "%s: the server sent another range than bytes %" PRIu64
+				    " to %" PRIu64,
+				    call->what, call->offset, call->offset + call->len - 1);
+			return false;
+		}
+		announced = reply->range_last - reply->range_first + 1;
+		if (reply->has_length && reply->length != announced) {
+			origin_fail(&call->result, call->text, -EIO, true,
+				    "%s: the server announced %" PRIu64
+				    " bytes for a range of %" PRIu64,
+				    call->what, reply->length, announced);
+			return false;
+		}
+		/* Less than asked is the server's right; the caller asks for the rest. */
+		call->len = announced;
+	} else {
+		call->skip = call->offset;
+	}
+
+	switch (validator_check(&call->attr, reply)) {
+	case VALIDATOR_SAME:
+		break;
+	case VALIDATOR_CHANGED:
+		origin_fail(&call->result, call->text, -ESTALE, false, "%s changed on the server",
+			    call->what);
+		return false;
+	case VALIDATOR_UNKNOWN:
+		origin_fail(&call->result, call->text, -EIO, false,
+			    "%s: the server does not say which version it sent", call->what);
+		return false;
+	}
+
+	if (reply->status != 206 && call->offset + call->len > SKIP_MAX) {
+		origin_fail(&call->result, call->text, -EIO, false,
+			    "%s: the server does not answer ranged requests, which files beyond %u MiB need",
+			    call->what, SKIP_MAX >> 20);
+		return false;
+	}
+	return true;
+}
+
+static size_t to_dst(struct http_call *call, const char *data, size_t len)
+{
+	size_t n = len, copied = 0;
+
+	if (!call->accepted) {
+		if (!accept_head(call))
+			return CURL_WRITEFUNC_ERROR;
+		call->accepted = true;
+	}
+	if (call->skip) {
+		size_t skipped = call->skip < n ? (size_t)call->skip : n;
+
+		call->skip -= skipped;
+		data += skipped;
+		n -= skipped;
+	}
+	if (call->got + n > call->len) {
+		if (call->reply.status == 206) {
+			origin_fail(&call->result, call->text, -EIO, true,
+				    "%s: the server sent more than the range of %" PRIu64 " bytes",
+				    call->what, call->len);
+			return CURL_WRITEFUNC_ERROR;
+		}
+		n = (size_t)(call->len - call->got);
+		call->complete = true;
+	}
+	copied = n;
+	memcpy(call->dst + call->got, data, copied);
+	call->got += copied;
+	/* Bytes are reported, in one go, once libcurl has returned. */
+	if (copied && call->progress && !call->report.at_ns)
+		loop_timer_start(call->loop, &call->report, 0);
+	return call->complete ? CURL_WRITEFUNC_ERROR : len;
+}
+
+static size_t to_body(struct http_call *call, const char *data, size_t len, size_t limit)
+{
+	if (len > limit - call->body_len) {
+		call->body_cut = true;
+		call->complete = true;
+		return CURL_WRITEFUNC_ERROR;
+	}
+	if (call->body_len + len + 1 > call->body_size) {
+		size_t size = call->body_size ? call->body_size : 4096;
+		char *grown;
+
+		while (size < call->body_len + len + 1)
+			size *= 2;
+		grown = realloc(call->body, size);
+		if (!grown) {
+			origin_fail(&call->result, call->text, -ENOMEM, true, "out of memory");
+			return CURL_WRITEFUNC_ERROR;
+		}
+		call->body = grown;
+		call->body_size = size;
+	}
+	memcpy(call->body + call->body_len, data, len);
+	call->body_len += len;
+	call->body[call->body_len] = '\0';
+	return len;
+}
+
+static size_t on_write(char *data, size_t size, size_t count, void *arg)
+{
+	struct http_call *call = arg;
+	size_t len = size * count;
+
+	call->in_body = true;
+	call->last_ns = loop_now_ns();
+	if (call->reply.status / 100 == 3)
+		return len;
+	if (call->reply.status / 100 != 2)
+		return to_body(call, data, len, ERROR_BODY_MAX);
+	if (call->ranged)
+		return to_dst(call, data, len);
+	return to_body(call, data, len, call->body_max);
+}
+
+static size_t on_header(char *data, size_t size, size_t count, void *arg)
+{
+	struct http_call *call = arg;
+
+	call->last_ns = loop_now_ns();
+	if (!call->in_body)
+		http_reply_line(&call->reply, data, size * count);
+	return size * count;
+}
+
+/* The connection is there, the request about to be sent: from now on bytes are due. */
+static int on_connected(void *arg, char *remote_ip, char *local_ip, int remote_port,
+			int local_port)
+{
+	struct http_call *call = arg;
+
+	(void)remote_ip;
+	(void)local_ip;
+	(void)remote_port;
+	(void)local_port;
+	call->last_ns = loop_now_ns();
+	loop_timer_start(call->loop, &call->stall, (uint64_t)call->client->stall_timeout_ms);
+	return CURL_PREREQFUNC_OK;
+}
+
+/* What an answer means. */
+
+static void by_curl(struct http_call *call, CURLcode code)
+{
+	const char *text = call->curl_text[0] ? call->curl_text : curl_easy_strerror(code);
+	bool transient = true;
+	int error = -EIO;
+
+	switch (code) {
+	case CURLE_OPERATION_TIMEDOUT:
+		origin_fail(&call->result, call->text, -ETIMEDOUT, true,
+			    "%s: no connection within %ld ms", call->what,
+			    call->client->connect_timeout_ms);
+		return;
+	case CURLE_PARTIAL_FILE:
+		origin_fail(&call->result, call->text, -EIO, true,
+			    "%s: the connection closed before the answer was whole", call->what);
+		return;
+	case CURLE_OUT_OF_MEMORY:
+		error = -ENOMEM;
+		break;
+	case CURLE_PEER_FAILED_VERIFICATION:
+	case CURLE_SSL_CACERT_BADFILE:
+	case CURLE_SSL_ISSUER_ERROR:
+	case CURLE_SSL_CERTPROBLEM:
+	case CURLE_SSL_CIPHER:
+	case CURLE_SSL_ENGINE_NOTFOUND:
+	case CURLE_SSL_ENGINE_SETFAILED:
+		origin_fail(&call->result, call->text, -EACCES, false,
+			    "%s: TLS refused: %s (ca= names the authorities to trust)", call->what,
+			    text);
+		return;
+	case CURLE_URL_MALFORMAT:
+	case CURLE_UNSUPPORTED_PROTOCOL:
+	case CURLE_COULDNT_RESOLVE_PROXY:
+	case CURLE_FILESIZE_EXCEEDED:
+	case CURLE_BAD_FUNCTION_ARGUMENT:
+		transient = false;
+		break;
+	default:
+		break;
+	}
+	/* libcurl's own sentences name hosts and ports, no paths and no headers. */
+	origin_fail(&call->result, call->text, error, transient, "%s: %s", call->what, text);
+}
+
+static void by_status(struct http_call *call)
+{
+	const struct http_reply *reply = &call->reply;
+	unsigned int status = reply->status;
+	bool transient = false;
+	int error = -EIO;
+
+	switch (status) {
+	case 404:
+	case 410:
+		origin_fail(&call->result, call->text, -ENOENT, false, "%s: not found", call->what);
+		return;
+	case 401:
+	case 403:
+		origin_fail(&call->result, call->text, -EACCES, false,
+			    "%s: the server refuses access (%u)", call->what, status);
+		return;
+	case 407:
+		origin_fail(&call->result, call->text, -EACCES, false,
+			    "%s: the proxy refuses access (407)", call->what);
+		return;
+	case 412:
+		origin_fail(&call->result, call->text, -ESTALE, false, "%s changed on the server",
+			    call->what);
+		return;
+	case 416:
+		/* Asked within the known size: so it is another version, if it says a size. */
+		if (call->ranged && (!reply->has_total || reply->total != call->attr.size))
+			error = -ESTALE;
+		break;
+	case 408:
+	case 425:
+	case 429:
+		transient = true;
+		break;
+	case 501:
+	case 505:
+		break;
+	default:
+		transient = status >= 500;
+		break;
+	}
+	origin_fail(&call->result, call->text, error, transient, "%s: the server answered %u",
+		    call->what, status);
+}
+
+static void by_length(struct http_call *call)
+{
+	if (call->ranged && call->reply.status == 206 && !call->accepted) {
+		/* A body of no bytes never came to to_dst(). */
+		if (!accept_head(call))
+			return;
+	}
+	if (call->ranged && call->got < call->len)
+		origin_fail(&call->result, call->text, -EIO, true,
+			    "%s: the server sent %" PRIu64 " bytes of %" PRIu64, call->what,
+			    call->got, call->len);
+}
+
+/* Makes the last callback and frees. */
+static void finish(struct http_call *call)
+{
+	struct http_answer answer;
+
+	loop_timer_stop(call->loop, &call->stall);
+	loop_timer_stop(call->loop, &call->report);
+	origin_count(call->client->origin, call->reply.status, loop_now_ns() - call->begin_ns,
+		     call->result.error);
+	origin_count_bytes(call->client->origin, call->ranged ? call->got : call->body_len);
+	call->result.status = call->reply.status;
+	call->result.retry_after_ms = call->reply.retry_after_ms;
+	if (call->progress && call->got > call->reported) {
+		call->reporting = true;
+		call->progress(call->arg, call->got);
+		call->reporting = false;
+		if (call->cancelled) {
+			call_free(call);
+			return;
+		}
+	}
+	answer = (struct http_answer){
+		.result = call->result,
+		.reply = &call->reply,
+		.url = call->url,
+		.body = call->body ? call->body : "",
+		.body_len = call->body_len,
+		.body_cut = call->body_cut,
+		.to_slash = call->to_slash,
+		.bytes = call->got,
+		.text = call->text,
+	};
+	call->done(call->arg, &answer);
+	call_free(call);
+}
+
+static void on_report(struct loop_timer *timer)
+{
+	struct http_call *call = container_of(timer, struct http_call, report);
+
+	call->reported = call->got;
+	call->reporting = true;
+	call->progress(call->arg, call->got);
+	call->reporting = false;
+	if (call->cancelled)
+		call_free(call);
+}
+
+static void on_stall(struct loop_timer *timer)
+{
+	struct http_call *call = container_of(timer, struct http_call, stall);
+	uint64_t idle_ms = (loop_now_ns() - call->last_ns) / 1000000u;
+	uint64_t limit_ms = (uint64_t)call->client->stall_timeout_ms;
+
+	if (idle_ms < limit_ms) {
+		loop_timer_start(call->loop, timer, limit_ms - idle_ms);
+		return;
+	}
+	loop_curl_remove(call->loop, call->easy);
+	call->in_multi = false;
+	origin_fail(&call->result, call->text, -ETIMEDOUT, true,
+		    "%s: the server sent no byte for %ld ms", call->what,
+		    call->client->stall_timeout_ms);
+	finish(call);
+}
+
+/* Sending. */
+
+static int add_lines(struct curl_slist **to, const struct curl_slist *from)
+{
+	for (; from; from = from->next) {
+		struct curl_slist *grown = curl_slist_append(*to, from->data);
+
+		if (!grown)
+			return -ENOMEM;
+		*to = grown;
+	}
+	return 0;
+}
+
+/* Scheme, host and port of two URLs are the same. */
+static bool same_host(const char *a, const char *b)
+{
+	static const CURLUPart parts[] = { CURLUPART_SCHEME, CURLUPART_HOST, CURLUPART_PORT };
+	CURLU *ua = curl_url(), *ub = curl_url();
+	bool same = ua && ub && !curl_url_set(ua, CURLUPART_URL, a, 0) &&
+		    !curl_url_set(ub, CURLUPART_URL, b, 0);
+
+	for (size_t i = 0; same && i < ARRAY_SIZE(parts); i++) {
+		char *pa = NULL, *pb = NULL;
+
+		same = !curl_url_get(ua, parts[i], &pa, CURLU_DEFAULT_PORT) &&
+		       !curl_url_get(ub, parts[i], &pb, CURLU_DEFAULT_PORT) && !strcasecmp(pa, pb);
+		curl_free(pa);
+		curl_free(pb);
+	}
+	curl_url_cleanup(ua);
+	curl_url_cleanup(ub);
+	return same;
+}
+
+static void on_done(CURL *easy, CURLcode code, void *arg);
+
+/* Puts call->url on the way, on a handle of its own. */
+static int send_request(struct http_call *call)
+{
+	char range[64];
+	bool secret = !call->origin_url || same_host(call->origin_url, call->url);
+	int err;
+
+	curl_slist_free_all(call->sent);
+	call->sent = NULL;
+	err = add_lines(&call->sent, call->headers);
+	if (!err && secret)
+		err = add_lines(&call->sent, call->secrets);
+	if (err)
+		return err;
+	if (!call->easy)
+		call->easy = curl_easy_init();
+	if (!call->easy)
+		return -ENOMEM;
+	curl_easy_reset(call->easy);
+	memset(&call->reply, 0, sizeof(call->reply));
+	call->in_body = false;
+	call->curl_text[0] = '\0';
+
+#define SET(option, value) curl_easy_setopt(call->easy, option, value)
+	if (SET(CURLOPT_URL, call->url) || SET(CURLOPT_HTTPHEADER, call->sent) ||
+	    SET(CURLOPT_USERAGENT, "wfs") ||
+	    /* "" also sets aside what the environment says. */
+	    SET(CURLOPT_PROXY, call->client->proxy ? call->client->proxy : ""))
+		return -ENOMEM;
+	if (call->client->ca && SET(CURLOPT_CAINFO, call->client->ca))
+		return -ENOMEM;
+	SET(CURLOPT_PROTOCOLS_STR, "http,https");
+	SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
+	SET(CURLOPT_PATH_AS_IS, 1L);
+	SET(CURLOPT_NOSIGNAL, 1L);
+	SET(CURLOPT_NOPROGRESS, 1L);
+	SET(CURLOPT_HTTP_CONTENT_DECODING, 0L);
+	SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L);
+	SET(CURLOPT_TCP_KEEPALIVE, 1L);
+	SET(CURLOPT_BUFFERSIZE, RECEIVE_BYTES);
+	SET(CURLOPT_CONNECTTIMEOUT_MS, call->client->connect_timeout_ms);
+	SET(CURLOPT_ERRORBUFFER, call->curl_text);
+	SET(CURLOPT_HEADERFUNCTION, on_header);
+	SET(CURLOPT_HEADERDATA, call);
+	SET(CURLOPT_WRITEFUNCTION, on_write);
+	SET(CURLOPT_WRITEDATA, call);
+	SET(CURLOPT_PREREQFUNCTION, on_connected);
+	SET(CURLOPT_PREREQDATA, call);
+	if (call->head)
+		SET(CURLOPT_NOBODY, 1L);
+	if (call->ranged) {
+		snprintf(range, sizeof(range), "%" PRIu64 "-%" PRIu64, call->offset,
+			 call->offset + call->len - 1);
+		if (SET(CURLOPT_RANGE, range))
+			return -ENOMEM;
+	}
+#undef SET
+	err = loop_curl_add(call->loop, call->easy, on_done, call);
+	call->in_multi = !err;
+	return err;
+}
+
+/* The decoded path of a URL, or NULL. */
+static char *url_path(const char *text)
+{
+	CURLU *url = curl_url();
+	char *part = NULL, *path = NULL;
+
+	if (url && !curl_url_set(url, CURLUPART_URL, text, CURLU_PATH_AS_IS) &&
+	    !curl_url_get(url, CURLUPART_PATH, &part, 0)) {
+		path = strdup(part);
+		if (path)
+			origin_decode(path);
+	}
+	curl_free(part);
+	curl_url_cleanup(url);
+	return path;
+}
+
+static bool adds_slash(const char *from, const char *to)
+{
+	cleanup_free char *a = url_path(from), *b = url_path(to);
+	size_t len = a ? strlen(a) : 0;
+
+	return a && b && strlen(b) == len + 1 && !memcmp(a, b, len) && b[len] == '/';
+}
+
+/* True: another request is on its way. */
+static bool follow(struct http_call *call)
+{
+	char *target = NULL, *copy;
+
+	curl_easy_getinfo(call->easy, CURLINFO_REDIRECT_URL, &target);
+	if (!call->client->follow || !target)
+		return false;
+	if (call->stop_at_slash && adds_slash(call->url, target)) {
+		call->to_slash = true;
+		return false;
+	}
+	if (++call->redirects > REDIRECTS_MAX) {
+		origin_fail(&call->result, call->text, -EIO, false,
+			    "%s: more than %d redirects", call->what, REDIRECTS_MAX);
+		return false;
+	}
+	if (!strncasecmp(call->url, "https:", 6) && strncasecmp(target, "https:", 6)) {
+		origin_fail(&call->result, call->text, -EACCES, false,
+			    "%s: the server redirects from https to plain http", call->what);
+		return false;
+	}
+	copy = strdup(target);
+	if (!copy)
+		return false;
+	if (!call->origin_url)
+		call->origin_url = call->url;
+	else
+		free(call->url);
+	call->url = copy;
+	loop_timer_stop(call->loop, &call->stall);
+	origin_count(call->client->origin, call->reply.status, 0, 0);
+	return !send_request(call);
+}
+
+static void on_done(CURL *easy, CURLcode code, void *arg)
+{
+	struct http_call *call = arg;
+	unsigned int class = call->reply.status / 100;
+
+	(void)easy;
+	call->in_multi = false;
+	loop_timer_stop(call->loop, &call->stall);
+	if (code == CURLE_OK && class == 3 && follow(call))
+		return;
+	if (call->result.error || call->to_slash)
+		; /* all is said */
+	else if (code != CURLE_OK && !(code == CURLE_WRITE_ERROR && call->complete))
+		by_curl(call, code);
+	else if (class != 2)
+		by_status(call);
+	else
+		by_length(call);
+	finish(call);
+}
+
+int http_start(const struct http_client *client, struct loop *loop,
+	       const struct http_request *request, struct http_call **ret_call)
+{
+	struct http_call *call = calloc(1, sizeof(*call));
+	int err;
+
+	if (!call) {
+		curl_slist_free_all(request->headers);
+		curl_slist_free_all(request->secrets);
+		return -ENOMEM;
+	}
+	call->client = client;
+	call->loop = loop;
+	call->headers = request->headers;
+	call->secrets = request->secrets;
+	call->head = request->head;
+	call->stop_at_slash = request->stop_at_slash;
+	call->progress = request->progress;
+	call->done = request->done;
+	call->arg = request->arg;
+	call->dst = request->dst;
+	call->offset = request->offset;
+	call->len = request->len;
+	call->ranged = request->dst;
+	call->body_max = request->body_max;
+	call->stall.expired = on_stall;
+	call->report.expired = on_report;
+	call->begin_ns = loop_now_ns();
+	call->url = strdup(request->url);
+	call->what = strdup(request->what);
+	err = call->url && call->what ? 0 : -ENOMEM;
+	/* Bytes as they are stored: a compressed transfer has other ranges. */
+	if (!err)
+		err = http_header(&call->headers, "Accept-Encoding", "identity");
+	if (!err && call->ranged) {
+		call->attr = *request->attr;
+		err = validator_header(&call->attr, &call->headers);
+	}
+	if (!err)
+		err = send_request(call);
+	if (err) {
+		call_free(call);
+		return err;
+	}
+	*ret_call = call;
+	return 0;
+}
+
+void http_cancel(struct http_call *call)
+{
+	if (call->in_multi) {
+		loop_curl_remove(call->loop, call->easy);
+		call->in_multi = false;
+	}
+	/* Inside its own progress(): freed on return from there. */
+	if (call->reporting)
+		call->cancelled = true;
+	else
+		call_free(call);
+}

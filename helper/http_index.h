@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: MIT */
+/* http_index: nginx's directory listing in JSON (autoindex_format json). */
+#ifndef WFS_HTTP_INDEX_H
+#define WFS_HTTP_INDEX_H
+
+#include <stddef.h>
+
+struct origin_page;
+
+/* Adds the entries to page. -EINVAL: it is no such listing; -ENOMEM. page stays to be freed. */
+int http_index_parse(const char *text, size_t len, struct origin_page *page);
+
+#endif /* WFS_HTTP_INDEX_H */

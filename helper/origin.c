@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT
+/* origin: from a source to its kind; checks and counters common to all. */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "origin_impl.h"
+#include "origin_path.h"
+
+static const struct {
+	const char *prefix;
+	int (*create)(const char *source, const struct origin_settings *settings,
+		      struct origin **ret, char *msg, size_t msg_size);
+} kinds[] = {
+	{ "http://", origin_http_create },
+	{ "https://", origin_http_create },
+	{ "file://", origin_file_create },
+};
+
+int origin_create(const char *source, const struct origin_settings *settings,
+		  struct origin **ret, char *msg, size_t msg_size)
+{
+	static const struct origin_settings none;
+
+	if (!settings)
+		settings = &none;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		struct origin *origin;
+		int err;
+
+		if (strncmp(source, kinds[i].prefix, strlen(kinds[i].prefix)))
+			continue;
+		err = kinds[i].create(source, settings, &origin, msg, msg_size);
+		if (err)
+			return err;
+		atomic_store_explicit(&origin->refs, 1, memory_order_relaxed);
+		*ret = origin;
+		return 0;
+	}
+	/* What stands before a "://" is shown, never what may hold a password. */
+	snprintf(msg, msg_size,
+		 "the source must begin with s3://, http://, https:// or file:///, not with \"%.*s\"",
+		 (int)strcspn(source, ":/@"), source);
+	return -EINVAL;
+}
+
+struct origin *origin_ref(struct origin *origin)
+{
+	atomic_fetch_add_explicit(&origin->refs, 1, memory_order_relaxed);
+	return origin;
+}
+
+void origin_unref(struct origin *origin)
+{
+	if (origin && atomic_fetch_sub_explicit(&origin->refs, 1, memory_order_acq_rel) == 1)
+		origin->ops->destroy(origin);
+}
+
+const char *origin_identity(struct origin *origin)
+{
+	return origin->identity;
+}
+
+int origin_stat(struct origin *origin, struct loop *loop, const char *path, origin_stat_fn done,
+		void *arg, struct origin_call **ret_call)
+{
+	if (!origin_path_valid(path))
+		return -EINVAL;
+	return origin->ops->stat(origin, loop, path, done, arg, ret_call);
+}
+
+int origin_list(struct origin *origin, struct loop *loop, const char *path, const char *token,
+		origin_list_fn done, void *arg, struct origin_call **ret_call)
+{
+	if (!origin_path_valid(path))
+		return -EINVAL;
+	return origin->ops->list(origin, loop, path, token, done, arg, ret_call);
+}
+
+int origin_readlink(struct origin *origin, struct loop *loop, const char *path,
+		    origin_link_fn done, void *arg, struct origin_call **ret_call)
+{
+	if (!origin_path_valid(path))
+		return -EINVAL;
+	if (!origin->ops->readlink)
+		return -EINVAL;
+	return origin->ops->readlink(origin, loop, path, done, arg, ret_call);
+}
+
+int origin_read(struct origin *origin, struct loop *loop, const struct origin_get *get,
+		struct origin_call **ret_call)
+{
+	if (!origin_path_valid(get->path) || !get->len || get->offset > get->attr->size ||
+	    get->len > get->attr->size - get->offset)
+		return -EINVAL;
+	return origin->ops->read(origin, loop, get, ret_call);
+}
+
+void origin_cancel(struct origin_call *call)
+{
+	call->cancel(call);
+}
+
+void origin_count(struct origin *origin, unsigned int status, uint64_t ns, int error)
+{
+	unsigned int class = status / 100 < 6 ? status / 100 : 0;
+
+	atomic_fetch_add_explicit(&origin->requests, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&origin->status_class[class], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&origin->ns, ns, memory_order_relaxed);
+	if (error)
+		atomic_fetch_add_explicit(&origin->errors, 1, memory_order_relaxed);
+}
+
+void origin_count_bytes(struct origin *origin, uint64_t bytes)
+{
+	atomic_fetch_add_explicit(&origin->bytes, bytes, memory_order_relaxed);
+}
+
+void origin_counters(struct origin *origin, struct origin_counters *ret)
+{
+	struct origin_counters copy = {
+		.requests = atomic_load_explicit(&origin->requests, memory_order_relaxed),
+		.bytes = atomic_load_explicit(&origin->bytes, memory_order_relaxed),
+		.errors = atomic_load_explicit(&origin->errors, memory_order_relaxed),
+		.seconds = (double)atomic_load_explicit(&origin->ns, memory_order_relaxed) * 1e-9,
+	};
+
+	for (size_t i = 0; i < 6; i++)
+		copy.status_class[i] =
+			atomic_load_explicit(&origin->status_class[i], memory_order_relaxed);
+	*ret = copy;
+}
+
+void origin_fail(struct origin_result *result, char *text, int error, bool transient,
+		 const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(text, ORIGIN_MESSAGE_MAX, format, args);
+	va_end(args);
+	/* A log line or a mount message: a name must not break out of it. */
+	for (char *c = text; *c; c++) {
+		if ((unsigned char)*c < ' ' || *c == 127)
+			*c = '?';
+	}
+	result->error = error;
+	result->transient = transient;
+	result->message = text;
+}
+
+int origin_page_add(struct origin_page *page, const char *name, size_t len,
+		    const struct origin_attr *attr)
+{
+	struct origin_entry *grown;
+	char *copy;
+
+	if (!origin_name_valid(name, len)) {
+		page->skipped++;
+		return 0;
+	}
+	if (page->count == page->size) {
+		size_t size = page->size ? page->size * 2 : 64;
+
+		grown = reallocarray(page->entries, size, sizeof(*grown));
+		if (!grown)
+			return -ENOMEM;
+		page->entries = grown;
+		page->size = size;
+	}
+	copy = strndup(name, len);
+	if (!copy)
+		return -ENOMEM;
+	page->entries[page->count++] = (struct origin_entry){ .name = copy, .attr = *attr };
+	return 0;
+}
+
+void origin_page_free(struct origin_page *page)
+{
+	for (size_t i = 0; i < page->count; i++)
+		free((char *)page->entries[i].name);
+	free(page->entries);
+}

@@ -1,0 +1,519 @@
+// SPDX-License-Identifier: MIT
+/*
+ * origin_http: files of a web server.
+ *
+ * A file is what answers HEAD (or, where the server knows no HEAD, GET of its first
+ * byte); a directory is what redirects to itself with a slash, or ends in one, and
+ * answers GET with nginx's autoindex in JSON.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <openssl/sha.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "cleanup.h"
+#include "http.h"
+#include "http_index.h"
+#include "origin_impl.h"
+#include "origin_path.h"
+#include "validator.h"
+
+#define LISTING_MAX (64u << 20)
+#define TOKEN_MAX 16384
+
+struct origin_http {
+	struct origin base;
+	struct http_client client;
+	char *url;   /* of the source, no '/' at its end */
+	bool slash;  /* the source had one: it is a directory */
+	char **headers;
+	char *bearer_file;
+};
+
+/* One call: at most two requests one after the other. */
+struct http_op {
+	struct origin_call base;
+	struct origin_http *origin;
+	struct loop *loop;
+	struct http_call *http;
+	char *path;
+	bool probed; /* stat: HEAD was not enough */
+	origin_stat_fn stat_done;
+	origin_list_fn list_done;
+	struct origin_get get;
+	struct origin_attr attr;
+	void *arg;
+};
+
+static struct origin_http *of(struct origin *origin)
+{
+	return container_of(origin, struct origin_http, base);
+}
+
+static void op_free(struct http_op *op)
+{
+	origin_unref(&op->origin->base);
+	free(op->path);
+	free(op);
+}
+
+static void op_cancel(struct origin_call *call)
+{
+	struct http_op *op = container_of(call, struct http_op, base);
+
+	http_cancel(op->http);
+	op_free(op);
+}
+
+static struct http_op *op_create(struct origin *origin, struct loop *loop, const char *path)
+{
+	struct http_op *op = calloc(1, sizeof(*op));
+
+	if (!op)
+		return NULL;
+	op->path = strdup(path);
+	if (!op->path) {
+		free(op);
+		return NULL;
+	}
+	op->base.cancel = op_cancel;
+	op->origin = of(origin_ref(origin));
+	op->loop = loop;
+	return op;
+}
+
+/* The URL of a path, or its name for people. */
+static char *url_of(const struct origin_http *origin, const char *path, bool encode, bool slash)
+{
+	size_t base = strlen(origin->url), len = strlen(path);
+	char *url = malloc(base + ORIGIN_ENCODED_MAX(len) + 2), *end;
+
+	if (!url)
+		return NULL;
+	end = mempcpy(url, origin->url, base);
+	if (*path) {
+		*end++ = '/';
+		if (encode)
+			end = origin_encode(end, path, len, true);
+		else
+			end = mempcpy(end, path, len);
+	} else {
+		slash = slash || origin->slash;
+	}
+	if (slash)
+		*end++ = '/';
+	*end = '\0';
+	return url;
+}
+
+/* The token as it is now: whoever renews it replaces the file. */
+static int add_bearer(const struct origin_http *origin, struct curl_slist **headers)
+{
+	cleanup_close int fd = open(origin->bearer_file, O_RDONLY | O_CLOEXEC);
+	char token[TOKEN_MAX], value[TOKEN_MAX + 8];
+	ssize_t n;
+	int err;
+
+	if (fd < 0)
+		return -EACCES;
+	n = read(fd, token, sizeof(token) - 1);
+	if (n < 0)
+		return -EACCES;
+	token[n] = '\0';
+	token[strcspn(token, "\r\n")] = '\0';
+	snprintf(value, sizeof(value), "Bearer %s", token);
+	err = http_header(headers, "Authorization", value);
+	explicit_bzero(token, sizeof(token));
+	explicit_bzero(value, sizeof(value));
+	return err;
+}
+
+static int secrets_of(const struct origin_http *origin, struct curl_slist **ret)
+{
+	struct curl_slist *headers = NULL, *grown;
+	int err = 0;
+
+	for (char **line = origin->headers; line && *line && !err; line++) {
+		grown = curl_slist_append(headers, *line);
+		if (grown)
+			headers = grown;
+		else
+			err = -ENOMEM;
+	}
+	if (!err && origin->bearer_file)
+		err = add_bearer(origin, &headers);
+	if (err) {
+		curl_slist_free_all(headers);
+		return err;
+	}
+	*ret = headers;
+	return 0;
+}
+
+/* Completes and starts a request for the op's path. */
+static int op_send(struct http_op *op, struct http_request *request, bool slash)
+{
+	cleanup_free char *url = url_of(op->origin, op->path, true, slash);
+	cleanup_free char *what = url_of(op->origin, op->path, false, slash);
+	int err = url && what ? secrets_of(op->origin, &request->secrets) : -ENOMEM;
+
+	if (err) {
+		curl_slist_free_all(request->headers);
+		return err;
+	}
+	request->url = url;
+	request->what = what;
+	request->arg = op;
+	return http_start(&op->origin->client, op->loop, request, &op->http);
+}
+
+/* stat */
+
+static void stat_end(struct http_op *op, const struct origin_result *result)
+{
+	op->stat_done(op->arg, result, &op->attr);
+	op_free(op);
+}
+
+static void on_stat(void *arg, struct http_answer *answer);
+
+/* HEAD told no length, or is not known: the first byte's answer has it in Content-Range. */
+static int probe(struct http_op *op)
+{
+	struct http_request request = { .stop_at_slash = true, .body_max = 4096, .done = on_stat };
+	int err = http_header(&request.headers, "Range", "bytes=0-0");
+
+	op->probed = true;
+	if (err) {
+		curl_slist_free_all(request.headers);
+		return err;
+	}
+	return op_send(op, &request, false);
+}
+
+static void on_stat(void *arg, struct http_answer *answer)
+{
+	struct http_op *op = arg;
+	struct origin_result *result = &answer->result;
+	struct http_reply reply = *answer->reply;
+	bool directory = answer->to_slash || (!result->error && !*op->path && op->origin->slash);
+
+	if (directory) {
+		*result = (struct origin_result){ .status = reply.status };
+		op->attr = (struct origin_attr){ .mode = S_IFDIR };
+		stat_end(op, result);
+		return;
+	}
+	if (!op->probed && (reply.status == 405 || reply.status == 501 ||
+			    (!result->error && !reply.has_length))) {
+		int err = probe(op);
+
+		if (!err)
+			return;
+		origin_fail(result, answer->text, err, true, "out of memory");
+	}
+	if (op->probed && reply.has_total && (reply.status == 206 || reply.status == 416)) {
+		if (reply.status == 416 && !reply.total)
+			*result = (struct origin_result){ .status = reply.status };
+		reply.length = reply.total;
+		reply.has_length = true;
+	}
+	if (!result->error && !reply.has_length)
+		origin_fail(result, answer->text, -EIO, false,
+			    "%s/%s: the server does not say how long it is", op->origin->url,
+			    op->path);
+	if (!result->error)
+		validator_attr(&reply, &op->attr);
+	stat_end(op, result);
+}
+
+static int http_stat(struct origin *origin, struct loop *loop, const char *path,
+		     origin_stat_fn done, void *arg, struct origin_call **ret_call)
+{
+	struct http_request request = { .head = true, .stop_at_slash = true, .done = on_stat };
+	struct http_op *op = op_create(origin, loop, path);
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->stat_done = done;
+	op->arg = arg;
+	err = op_send(op, &request, false);
+	if (err) {
+		op_free(op);
+		return err;
+	}
+	*ret_call = &op->base;
+	return 0;
+}
+
+/* list */
+
+static void on_list(void *arg, struct http_answer *answer)
+{
+	struct http_op *op = arg;
+	struct origin_result *result = &answer->result;
+	struct origin_page page = { 0 };
+
+	if (!result->error && answer->body_cut) {
+		origin_fail(result, answer->text, -EFBIG, false,
+			    "%s/%s/: the listing is longer than %u MiB", op->origin->url, op->path,
+			    LISTING_MAX >> 20);
+	} else if (!result->error) {
+		int err = http_index_parse(answer->body, answer->body_len, &page);
+
+		if (err == -ENOMEM)
+			origin_fail(result, answer->text, err, true, "out of memory");
+		else if (err)
+			origin_fail(result, answer->text, -EIO, false,
+				    "%s/%s/: no listing in JSON (nginx: autoindex on; autoindex_format json)",
+				    op->origin->url, op->path);
+	}
+	if (result->error)
+		op->list_done(op->arg, result, NULL, 0, NULL, 0);
+	else
+		op->list_done(op->arg, result, page.entries, page.count, NULL, page.skipped);
+	origin_page_free(&page);
+	op_free(op);
+}
+
+static int http_list(struct origin *origin, struct loop *loop, const char *path, const char *token,
+		     origin_list_fn done, void *arg, struct origin_call **ret_call)
+{
+	struct http_request request = { .body_max = LISTING_MAX, .done = on_list };
+	struct http_op *op;
+	int err;
+
+	/* A listing comes in one piece. */
+	if (token)
+		return -EINVAL;
+	op = op_create(origin, loop, path);
+	if (!op)
+		return -ENOMEM;
+	op->list_done = done;
+	op->arg = arg;
+	err = op_send(op, &request, true);
+	if (err) {
+		op_free(op);
+		return err;
+	}
+	*ret_call = &op->base;
+	return 0;
+}
+
+/* read */
+
+static void on_progress(void *arg, uint64_t bytes)
+{
+	struct http_op *op = arg;
+
+	op->get.progress(op->get.arg, bytes);
+}
+
+static void on_read(void *arg, struct http_answer *answer)
+{
+	struct http_op *op = arg;
+
+	op->get.done(op->get.arg, &answer->result, answer->bytes);
+	op_free(op);
+}
+
+static int http_read(struct origin *origin, struct loop *loop, const struct origin_get *get,
+		     struct origin_call **ret_call)
+{
+	struct http_request request = {
+		.attr = get->attr,
+		.dst = get->dst,
+		.offset = get->offset,
+		.len = get->len,
+		.progress = get->progress ? on_progress : NULL,
+		.done = on_read,
+	};
+	struct http_op *op = op_create(origin, loop, get->path);
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->get = *get;
+	err = op_send(op, &request, false);
+	if (err) {
+		op_free(op);
+		return err;
+	}
+	*ret_call = &op->base;
+	return 0;
+}
+
+/* The origin itself. */
+
+static void http_destroy(struct origin *origin)
+{
+	struct origin_http *http = of(origin);
+
+	http_client_clear(&http->client);
+	for (char **line = http->headers; line && *line; line++) {
+		explicit_bzero(*line, strlen(*line));
+		free(*line);
+	}
+	free(http->headers);
+	free(http->bearer_file);
+	free(http->url);
+	free(origin->identity);
+	free(http);
+}
+
+static const struct origin_ops http_ops = {
+	.stat = http_stat,
+	.list = http_list,
+	.read = http_read,
+	.destroy = http_destroy,
+};
+
+/* Tells apart who fetches: a digest of the header lines, the name of the token's file. */
+static int make_identity(struct origin_http *http)
+{
+	unsigned char digest[SHA256_DIGEST_LENGTH];
+	char hex[17] = "none";
+
+	if (http->headers && http->headers[0]) {
+		size_t len = 0, used = 0;
+		cleanup_free char *all = NULL;
+
+		for (char **line = http->headers; *line; line++)
+			len += strlen(*line) + 1;
+		all = malloc(len);
+		if (!all)
+			return -ENOMEM;
+		for (char **line = http->headers; *line; line++) {
+			memcpy(all + used, *line, strlen(*line) + 1);
+			used += strlen(*line) + 1;
+		}
+		SHA256((unsigned char *)all, len, digest);
+		explicit_bzero(all, len);
+		for (size_t i = 0; i < 8; i++)
+			snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+	}
+	if (asprintf(&http->base.identity, "%s%s headers=%s bearer=%s", http->url,
+		     http->slash ? "/" : "", hex, http->bearer_file ? http->bearer_file : "none") < 0) {
+		http->base.identity = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int copy_headers(struct origin_http *http, const char *const *headers, char *msg,
+			size_t msg_size)
+{
+	size_t count = 0;
+
+	while (headers && headers[count])
+		count++;
+	http->headers = calloc(count + 1, sizeof(*http->headers));
+	if (!http->headers)
+		return -ENOMEM;
+	for (size_t i = 0; i < count; i++) {
+		const char *colon = strchr(headers[i], ':');
+
+		/* Not shown: the line may hold a secret. */
+		if (!colon || colon == headers[i] || strpbrk(headers[i], "\r\n")) {
+			snprintf(msg, msg_size,
+				 "header line %zu is not of the form \"Name: value\"", i + 1);
+			return -EINVAL;
+		}
+		http->headers[i] = strdup(headers[i]);
+		if (!http->headers[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Takes the source as a URL; what may not stand in one is encoded, the rest kept. */
+static int copy_url(struct origin_http *http, const char *source, char *msg, size_t msg_size)
+{
+	const char *rest = strstr(source, "://") + 3;
+	size_t host = strcspn(rest, "/?#");
+	char *end;
+	CURLU *url;
+	CURLUcode code;
+
+	if (memchr(rest, '@', host)) {
+		snprintf(msg, msg_size,
+			 "no user or password in a source: put a header line or bearer_file into wfsd.conf");
+		return -EINVAL;
+	}
+	if (strpbrk(source, "?#")) {
+		snprintf(msg, msg_size,
+			 "the source is a directory's address: \"?\" and \"#\" have no place in it (a name holds them as %%3F and %%23)");
+		return -EINVAL;
+	}
+	http->url = malloc(ORIGIN_ENCODED_MAX(strlen(source)));
+	if (!http->url)
+		return -ENOMEM;
+	end = http->url;
+	for (const char *c = source; *c; c++) {
+		if (*c > ' ' && *c < 127 && !strchr("\"<>\\^`{|}", *c))
+			*end++ = *c;
+		else
+			end = origin_encode(end, c, 1, false);
+	}
+	*end = '\0';
+	http->slash = !rest[host];
+	while (end > http->url + 8 && end[-1] == '/') {
+		http->slash = true;
+		*--end = '\0';
+	}
+
+	url = curl_url();
+	code = url ? curl_url_set(url, CURLUPART_URL, http->url, CURLU_PATH_AS_IS) :
+		     CURLUE_OUT_OF_MEMORY;
+	curl_url_cleanup(url);
+	if (!host || code) {
+		snprintf(msg, msg_size, "\"%s\" is no URL: %s", source,
+			 host ? curl_url_strerror(code) : "no host");
+		return -EINVAL;
+	}
+	return 0;
+}
+
+int origin_http_create(const char *source, const struct origin_settings *settings,
+		       struct origin **ret, char *msg, size_t msg_size)
+{
+	struct origin_http *http = calloc(1, sizeof(*http));
+	int err;
+
+	if (!http) {
+		snprintf(msg, msg_size, "out of memory");
+		return -ENOMEM;
+	}
+	http->base.ops = &http_ops;
+	err = copy_url(http, source, msg, msg_size);
+	if (!err)
+		err = copy_headers(http, settings->headers, msg, msg_size);
+	if (!err && settings->bearer_file) {
+		http->bearer_file = strdup(settings->bearer_file);
+		err = http->bearer_file ? 0 : -ENOMEM;
+		if (!err && access(http->bearer_file, R_OK)) {
+			snprintf(msg, msg_size, "bearer_file %s: %s", http->bearer_file,
+				 strerror(errno));
+			err = -EINVAL;
+		}
+	}
+	if (!err)
+		err = http_client_init(&http->client, &http->base, settings);
+	http->client.follow = true;
+	if (!err)
+		err = make_identity(http);
+	if (err == -ENOMEM)
+		snprintf(msg, msg_size, "out of memory");
+	if (err) {
+		http_destroy(&http->base);
+		return err;
+	}
+	*ret = &http->base;
+	return 0;
+}
