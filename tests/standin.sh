@@ -1,0 +1,74 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+#
+# For tests that use the stand-in helper instead of the daemon. Sourced after lib.sh.
+
+standin_log=$tmp/standin.log
+standin_pid=
+
+# start_standin [ARGS...]: load the module, start it, wait until it serves.
+start_standin() {
+	local ready
+
+	load_module || return
+	[ -p "$tmp/standin.in" ] || mkfifo "$tmp/standin.in"
+	ready=$(lines '^ready')
+	"$bin/standin" "$@" <"$tmp/standin.in" >>"$standin_log" 2>&1 &
+	standin_pid=$!
+	exec {standin_fd}>"$tmp/standin.in"
+	soon 20 more_lines '^ready' "$ready" || {
+		tail -n 5 "$standin_log" >&2
+		return 1
+	}
+}
+
+# lines PATTERN: how many lines of the stand-in's output match.
+lines() {
+	grep -c -- "$1" "$standin_log" 2>/dev/null || true
+}
+
+more_lines() {
+	local n
+
+	n=$(lines "$1")
+	[ "${n:-0}" -gt "${2:-0}" ]
+}
+
+# tell LINE: a line of script or a command; prints its result.
+tell() {
+	local before
+
+	before=$(lines '^did ')
+	printf '%s\n' "$1" >&"$standin_fd"
+	soon 20 more_lines '^did ' "$before" || return 1
+	grep '^did ' "$standin_log" | tail -n 1 | cut -d' ' -f3
+}
+
+# stop_standin: as the daemon would, by DETACH.
+stop_standin() {
+	[ -n "$standin_pid" ] || return 0
+	printf 'detach\n' >&"$standin_fd" 2>/dev/null
+	soon 20 gone "$standin_pid" || kill -KILL "$standin_pid"
+	wait "$standin_pid" 2>/dev/null
+	exec {standin_fd}>&-
+	standin_pid=
+}
+
+# kill_standin: no last words.
+kill_standin() {
+	kill -KILL "$standin_pid" 2>/dev/null
+	wait "$standin_pid" 2>/dev/null
+	exec {standin_fd}>&-
+	standin_pid=
+}
+
+# fault_result REQUEST ACTION: what the kernel answered to the last wrong of this kind.
+fault_result() {
+	soon 20 more_lines "^fault $1 $2 " 0 || return
+	grep "^fault $1 $2 " "$standin_log" | tail -n 1 | cut -d' ' -f4
+}
+
+# content_hash PATH VERSION SIZE: of a file as the stand-in serves it.
+content_hash() {
+	"$bin/standin" -c "$1" "$2" "$3" | sha256sum | cut -d' ' -f1
+}
