@@ -72,7 +72,7 @@ int kernel_invalidate(struct kernel *kernel, uint64_t mount, const char *source,
 
 /* Counters for metrics, read by any thread. */
 struct kernel_counters {
-	uint64_t requests[16];		/* by enum wfs_req */
+	uint64_t requests[16];		/* by enum wfs_opcode */
 	uint64_t errors[16];		/* answered with an error other than ENOENT, likewise */
 	uint64_t late;			/* answers that nobody waited for any more */
 	uint64_t refused;		/* answers that the kernel refused as malformed */

@@ -69,11 +69,12 @@
  * session. Request ids are never reused; a command that carries the generation
  * of an earlier session fails with ESTALE.
  *
- * A new session first receives, in this order: a WFS_REQ_MOUNT with
- * WFS_REQ_F_RESUME for every mounted superblock, a WFS_REQ_OPEN with
- * WFS_REQ_F_RESUME for every file whose cache file the kernel holds, and, when
- * all of those have been answered, one WFS_REQ_RESUMED. Until it has seen
- * WFS_REQ_RESUMED a helper must not punch or overwrite any cached block.
+ * A new session first receives a WFS_REQ_MOUNT with WFS_REQ_F_RESUME for every
+ * mounted superblock; nothing else comes before all of them are answered. Then come,
+ * among others, a WFS_REQ_OPEN with WFS_REQ_F_RESUME for every file that an earlier
+ * session opened, and, when all of those have been answered, one WFS_REQ_RESUMED.
+ * Until it has seen WFS_REQ_RESUMED a helper must not punch or overwrite any cached
+ * block, since files that it does not know yet may be being read.
  *
  * DOC: Transport
  *
@@ -174,7 +175,7 @@ struct wfs_fetch {
 };
 
 /**
- * enum wfs_req - what the kernel asks
+ * enum wfs_opcode - what the kernel asks
  * @WFS_REQ_MOUNT: is this source with these options fit to be mounted?
  *	Payload: source, NUL, options as "key=value" lines separated by '\n', NUL.
  *	Options that only the kernel needs are sent too. Reply payload: struct
@@ -207,7 +208,7 @@ struct wfs_fetch {
  * @WFS_REQ_RESUMED: all that outlived the last session has been told.
  *	To be committed with status 0.
  */
-enum wfs_req {
+enum wfs_opcode {
 	WFS_REQ_MOUNT		= 1,
 	WFS_REQ_UNMOUNT		= 2,
 	WFS_REQ_LOOKUP		= 3,
@@ -224,6 +225,7 @@ enum wfs_req {
 /* struct wfs_request.flags */
 #define WFS_REQ_F_RESUME	(1U << 0)	/* outlived the session that knew it */
 #define WFS_REQ_F_WHOLE		(1U << 1)	/* FILL: the first request for the block */
+#define WFS_REQ_F_BAD		(1U << 2)	/* FILL: the cached copy is wrong: drop it, fetch afresh */
 
 /* Why a block is wanted, most urgent first (struct wfs_request.why). */
 #define WFS_WHY_DEMAND		0	/* a reader sleeps on it */
@@ -233,7 +235,7 @@ enum wfs_req {
 /**
  * struct wfs_request - one request, as it lies in a slot
  * @size: bytes of this record with its payload, a multiple of 8
- * @opcode: enum wfs_req
+ * @opcode: enum wfs_opcode
  * @id: names the request in replies; unique for the life of the module
  * @session: generation of the session that it was given to
  * @mount: which superblock; ids are never reused
@@ -249,7 +251,7 @@ enum wfs_req {
  * @file_size: OPEN: size of the object in bytes
  * @payload_len: bytes of @payload in use
  * @pad: zero
- * @payload: strings as said at enum wfs_req, padded with zeros to 8 bytes
+ * @payload: strings as said at enum wfs_opcode, padded with zeros to 8 bytes
  */
 struct wfs_request {
 	__u32 size;

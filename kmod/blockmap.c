@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * blockmap: states, pins and checksums of the blocks of one file.
+ *
+ * Knows no inode, folio or request, so that it can be tested alone. States change
+ * under the owner's lock; pins are taken and dropped without it, the latter in
+ * interrupt context. Pins and state share one word, so that a block cannot become
+ * evicting while it is pinned, nor be pinned while it is evicting.
+ */
+#include <linux/atomic.h>
+#include <linux/list.h>
+#include <linux/math64.h>
+#include <linux/minmax.h>
+#include <linux/mm.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+
+#include "internal.h"
+
+#define ST_STATE	0x07
+#define ST_SUMS		0x08	/* the window's sums hold this block's */
+#define ST_BAD		0x10	/* the cached copy failed its check */
+#define ST_PIN		0x20
+
+/* Windows with sums, least recently used first, for the shrinker. */
+static LIST_HEAD(sums_lru);
+static DEFINE_SPINLOCK(sums_lock);
+static unsigned long sums_windows;
+static struct shrinker *sums_shrinker;
+
+u64 wfs_geo_blocks(const struct wfs_geometry *geo)
+{
+	return (geo->size + (1ULL << geo->block_shift) - 1) >> geo->block_shift;
+}
+
+/**
+ * wfs_geo_block_bytes() - object bytes of a block
+ * @geo: the file
+ * @block: a block of it
+ *
+ * Return: bytes, fewer than the block size in the last block only.
+ */
+u64 wfs_geo_block_bytes(const struct wfs_geometry *geo, u64 block)
+{
+	return min_t(u64, geo->size - (block << geo->block_shift), 1ULL << geo->block_shift);
+}
+
+u32 wfs_geo_block_units(const struct wfs_geometry *geo, u64 block)
+{
+	return (wfs_geo_block_bytes(geo, block) + WFS_UNIT_SIZE - 1) >> WFS_UNIT_SHIFT;
+}
+
+u32 wfs_geo_window_of(const struct wfs_geometry *geo, u64 block)
+{
+	return block >> (WFS_WINDOW_SHIFT - geo->block_shift);
+}
+
+u64 wfs_geo_window_first(const struct wfs_geometry *geo, u32 window)
+{
+	return (u64)window << (WFS_WINDOW_SHIFT - geo->block_shift);
+}
+
+u32 wfs_geo_window_blocks(const struct wfs_geometry *geo, u32 window)
+{
+	u64 first = wfs_geo_window_first(geo, window);
+	u64 blocks = wfs_geo_blocks(geo);
+
+	if (first >= blocks)
+		return 0;
+	return min_t(u64, blocks - first, 1U << (WFS_WINDOW_SHIFT - geo->block_shift));
+}
+
+/**
+ * wfs_window_alloc() - states of one window, all unknown
+ * @geo: the file
+ * @window: number of the window, inside the file
+ * @lock: the lock under which the owner calls everything but pin and unpin
+ * @gfp: for the memory
+ *
+ * Return: the window, to be freed with wfs_window_free(), or NULL.
+ */
+struct wfs_window *wfs_window_alloc(const struct wfs_geometry *geo, u32 window,
+				    spinlock_t *lock, gfp_t gfp)
+{
+	u32 blocks = wfs_geo_window_blocks(geo, window);
+	struct wfs_window *win = kvzalloc(struct_size(win, st, blocks), gfp);
+	u64 bytes;
+
+	if (!win)
+		return NULL;
+	bytes = min_t(u64, geo->size - ((u64)window << WFS_WINDOW_SHIFT),
+		      1ULL << WFS_WINDOW_SHIFT);
+	INIT_LIST_HEAD(&win->lru);
+	win->lock = lock;
+	win->blocks = blocks;
+	win->units = 1U << (geo->block_shift - WFS_UNIT_SHIFT);
+	win->nsums = (bytes + WFS_UNIT_SIZE - 1) >> WFS_UNIT_SHIFT;
+	return win;
+}
+
+static void lru_del(struct wfs_window *win)
+{
+	spin_lock(&sums_lock);
+	if (!list_empty(&win->lru)) {
+		list_del_init(&win->lru);
+		sums_windows--;
+	}
+	spin_unlock(&sums_lock);
+}
+
+static void lru_touch(struct wfs_window *win)
+{
+	spin_lock(&sums_lock);
+	if (list_empty(&win->lru))
+		sums_windows++;
+	list_move_tail(&win->lru, &sums_lru);
+	spin_unlock(&sums_lock);
+}
+
+/* No reader, pin or shrinker may be left (the shrinker is kept off by lru_del()). */
+void wfs_window_free(struct wfs_window *win)
+{
+	if (!win)
+		return;
+	lru_del(win);
+	kvfree(win->sums);
+	kvfree(win);
+}
+
+enum wfs_block_state wfs_block_state(const struct wfs_window *win, u32 index)
+{
+	return atomic_read(&win->st[index]) & ST_STATE;
+}
+
+/* Sets the state, keeps the pins; sums stay only with a cached block. */
+static void set_state(struct wfs_window *win, u32 index, int state)
+{
+	int old = atomic_read(&win->st[index]);
+
+	while (!atomic_try_cmpxchg(&win->st[index], &old,
+				   (old & ~(ST_STATE | ST_SUMS)) | state))
+		;
+}
+
+void wfs_block_set(struct wfs_window *win, u32 index, enum wfs_block_state state)
+{
+	set_state(win, index, state);
+}
+
+void wfs_block_set_bad(struct wfs_window *win, u32 index)
+{
+	set_state(win, index, WFS_BLOCK_ABSENT);
+	atomic_or(ST_BAD, &win->st[index]);
+}
+
+bool wfs_block_test_clear_bad(struct wfs_window *win, u32 index)
+{
+	return atomic_fetch_andnot(ST_BAD, &win->st[index]) & ST_BAD;
+}
+
+/**
+ * wfs_block_pin() - keep a cached block from being evicted
+ * @win: its window
+ * @index: block within the window
+ *
+ * Any context. Return: whether the block was cached and is now pinned.
+ */
+bool wfs_block_pin(struct wfs_window *win, u32 index)
+{
+	int old = atomic_read(&win->st[index]);
+
+	do {
+		if ((old & ST_STATE) != WFS_BLOCK_CACHED)
+			return false;
+	} while (!atomic_try_cmpxchg(&win->st[index], &old, old + ST_PIN));
+	return true;
+}
+
+/* Any context. */
+void wfs_block_unpin(struct wfs_window *win, u32 index)
+{
+	atomic_sub(ST_PIN, &win->st[index]);
+}
+
+/* Cached and unpinned becomes evicting; false otherwise. */
+bool wfs_block_try_evict(struct wfs_window *win, u32 index)
+{
+	int old = atomic_read(&win->st[index]);
+
+	do {
+		if ((old & ST_STATE) != WFS_BLOCK_CACHED || old >= ST_PIN)
+			return false;
+	} while (!atomic_try_cmpxchg(&win->st[index], &old, WFS_BLOCK_EVICTING));
+	return true;
+}
+
+bool wfs_block_has_sums(const struct wfs_window *win, u32 index)
+{
+	return win->sums && (atomic_read(&win->st[index]) & ST_SUMS);
+}
+
+/* The sums of a block, one per unit; valid under the owner's lock. */
+const u64 *wfs_block_sums(const struct wfs_window *win, u32 index)
+{
+	lru_touch((struct wfs_window *)win);
+	return win->sums + (size_t)index * win->units;
+}
+
+/* Stores the sums of a block that has just become cached, if there is room for them. */
+void wfs_block_store_sums(struct wfs_window *win, u32 index, const u64 *sums, u32 units)
+{
+	if (!win->sums)
+		return;
+	memcpy(win->sums + (size_t)index * win->units, sums, units * sizeof(*sums));
+	atomic_or(ST_SUMS, &win->st[index]);
+}
+
+/*
+ * Gives the window room for sums (win->nsums of them, kvmalloc()ed); it is freed if
+ * there is some already.
+ */
+void wfs_window_give_sums(struct wfs_window *win, u64 *sums)
+{
+	if (win->sums) {
+		kvfree(sums);
+		return;
+	}
+	win->sums = sums;
+	lru_touch(win);
+}
+
+static u64 *take_sums(struct wfs_window *win)
+{
+	u64 *sums = win->sums;
+	u32 i;
+
+	win->sums = NULL;
+	for (i = 0; i < win->blocks; i++)
+		atomic_and(~ST_SUMS, &win->st[i]);
+	return sums;
+}
+
+void wfs_window_drop_sums(struct wfs_window *win)
+{
+	lru_del(win);
+	kvfree(take_sums(win));
+}
+
+/**
+ * wfs_window_forget() - a helper's knowledge is gone
+ * @win: the window
+ * @all: the cache file is another one too
+ *
+ * What only the last session knew (held, evicting) is unknown again and will be asked;
+ * cached blocks are durable and stay, unless @all.
+ */
+void wfs_window_forget(struct wfs_window *win, bool all)
+{
+	u32 i;
+
+	for (i = 0; i < win->blocks; i++) {
+		switch (wfs_block_state(win, i)) {
+		case WFS_BLOCK_HELD:
+		case WFS_BLOCK_EVICTING:
+			set_state(win, i, WFS_BLOCK_UNKNOWN);
+			break;
+		case WFS_BLOCK_ABSENT:
+		case WFS_BLOCK_CACHED:
+			if (all)
+				set_state(win, i, WFS_BLOCK_UNKNOWN);
+			break;
+		default:
+			break;
+		}
+	}
+}
+
+static unsigned long sums_count(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	unsigned long n = READ_ONCE(sums_windows);
+
+	return n ?: SHRINK_EMPTY;
+}
+
+static unsigned long sums_scan(struct shrinker *shrinker, struct shrink_control *sc)
+{
+	unsigned long freed = 0;
+	unsigned long left = sc->nr_to_scan;
+
+	while (left--) {
+		struct wfs_window *win;
+		u64 *sums = NULL;
+
+		spin_lock(&sums_lock);
+		win = list_first_entry_or_null(&sums_lru, struct wfs_window, lru);
+		if (!win) {
+			spin_unlock(&sums_lock);
+			break;
+		}
+		/* The owner's lock comes first everywhere else; here only if free. */
+		if (spin_trylock(win->lock)) {
+			list_del_init(&win->lru);
+			sums_windows--;
+			sums = take_sums(win);
+			spin_unlock(win->lock);
+		} else {
+			list_move_tail(&win->lru, &sums_lru);
+		}
+		spin_unlock(&sums_lock);
+		if (sums) {
+			kvfree(sums);
+			freed++;
+		}
+	}
+	return freed ?: SHRINK_STOP;
+}
+
+int wfs_blockmap_init(void)
+{
+	sums_shrinker = wfs_shrinker_register(sums_count, sums_scan);
+	return sums_shrinker ? 0 : -ENOMEM;
+}
+
+void wfs_blockmap_exit(void)
+{
+	wfs_shrinker_unregister(sums_shrinker);
+}

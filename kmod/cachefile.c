@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * cachefile: checked direct reads of a cache file into folios.
+ *
+ * Submitted without waiting where the filesystem can, else from a workqueue. The
+ * completion may come in interrupt context and only queues work; there the sums are
+ * checked, and only then does any part count as read. What fails its check is marked
+ * bad and routed again, which fetches it afresh.
+ *
+ * Where a segment's folio is as large as the unit of checksums, the disk writes into
+ * the folio. Smaller folios share a bounce buffer of one unit.
+ */
+#include <linux/bvec.h>
+#include <linux/cred.h>
+#include <linux/file.h>
+#include <linux/sched/mm.h>
+#include <linux/slab.h>
+#include <linux/uio.h>
+#include <linux/vmalloc.h>
+#include <linux/xxhash.h>
+
+#include "internal.h"
+#include "trace.h"
+
+/* Files are sized in these steps; direct reads begin and end on them. */
+#define ALIGNMENT 4096
+
+/* Units of the largest folio. */
+#define CREAD_UNITS 32
+
+struct wfs_cachefile {
+	refcount_t refs;
+	struct file *file;
+	const struct cred *cred;
+};
+
+/**
+ * struct wfs_cread - one read of a cache file
+ * @refs: the submitter's and the completion's
+ * @win, @index: the pinned block
+ * @segs: what it is for
+ * @unit, @units: range read, in units of the block
+ * @bounce: memory of one unit, or NULL: straight into the folio
+ * @len: bytes to read, a multiple of ALIGNMENT
+ * @result: of the read: bytes or -errno
+ * @waited: submitted from the workqueue, where it may block
+ */
+struct wfs_cread {
+	struct kiocb iocb;
+	refcount_t refs;
+	struct work_struct work;
+	struct wfs_node *node;
+	struct wfs_cachefile *cf;
+	struct wfs_window *win;
+	u32 index;
+	u32 unit;
+	u32 units;
+	struct list_head segs;
+	void *bounce;
+	loff_t pos;
+	size_t len;
+	ssize_t result;
+	bool waited;
+	u64 sums[CREAD_UNITS];
+	struct bio_vec bv[WFS_UNIT_SIZE / PAGE_SIZE];
+};
+
+/* Sums and copies go through the kernel's map of all memory. */
+static_assert(!IS_ENABLED(CONFIG_HIGHMEM));
+
+static struct workqueue_struct *read_wq;
+
+/**
+ * wfs_cachefile_open() - take a cache file from the helper
+ * @fd: its descriptor in the calling process
+ * @ret: the file, one reference
+ *
+ * Refuses with EINVAL what is no regular file on a filesystem with a block device under
+ * it (so no wfs, FUSE, NFS or overlay), or was not opened for direct reads.
+ */
+int wfs_cachefile_open(int fd, struct wfs_cachefile **ret)
+{
+	struct wfs_cachefile *cf;
+	struct file *file = fget(fd);
+
+	if (!file)
+		return -EINVAL;
+	if (!S_ISREG(file_inode(file)->i_mode) || !file_inode(file)->i_sb->s_bdev ||
+	    (file->f_mode & (FMODE_READ | FMODE_CAN_READ | FMODE_CAN_ODIRECT)) !=
+	    (FMODE_READ | FMODE_CAN_READ | FMODE_CAN_ODIRECT) || !(file->f_flags & O_DIRECT)) {
+		fput(file);
+		return -EINVAL;
+	}
+	cf = kzalloc(sizeof(*cf), GFP_KERNEL);
+	if (!cf) {
+		fput(file);
+		return -ENOMEM;
+	}
+	refcount_set(&cf->refs, 1);
+	cf->file = file;
+	cf->cred = get_cred(file->f_cred);
+	*ret = cf;
+	return 0;
+}
+
+struct wfs_cachefile *wfs_cachefile_get(struct wfs_cachefile *cf)
+{
+	refcount_inc(&cf->refs);
+	return cf;
+}
+
+void wfs_cachefile_put(struct wfs_cachefile *cf)
+{
+	if (refcount_dec_and_test(&cf->refs)) {
+		fput(cf->file);
+		put_cred(cf->cred);
+		kfree(cf);
+	}
+}
+
+bool wfs_cachefile_same(const struct wfs_cachefile *a, const struct wfs_cachefile *b)
+{
+	return a && b && file_inode(a->file) == file_inode(b->file);
+}
+
+struct wfs_cread *wfs_cread_alloc(void)
+{
+	struct wfs_cread *cr = kzalloc(sizeof(*cr), GFP_NOFS);
+
+	if (cr) {
+		refcount_set(&cr->refs, 1);
+		INIT_LIST_HEAD(&cr->segs);
+	}
+	return cr;
+}
+
+/* Room for the sums of the units to be read, to be filled before the start. */
+u64 *wfs_cread_sums(struct wfs_cread *cr)
+{
+	return cr->sums;
+}
+
+void wfs_cread_free(struct wfs_cread *cr)
+{
+	if (cr->node) {
+		wfs_block_unpin(cr->win, cr->index);
+		wfs_cachefile_put(cr->cf);
+		wfs_node_put(cr->node);
+	}
+	kvfree(cr->bounce);
+	kfree(cr);
+}
+
+static void put_cread(struct wfs_cread *cr)
+{
+	if (refcount_dec_and_test(&cr->refs))
+		wfs_cread_free(cr);
+}
+
+/* Is unit @i of the read what its sum says? Whole units but at the end of the file. */
+static bool check_unit(const struct wfs_cread *cr, const void *bytes, u64 block, u32 i)
+{
+	u64 block_bytes = wfs_geo_block_bytes(&cr->node->geo, block);
+	u64 off = (u64)(cr->unit + i) << WFS_UNIT_SHIFT;
+
+	return xxh64(bytes, min_t(u64, block_bytes - off, WFS_UNIT_SIZE), 0) == cr->sums[i];
+}
+
+/* Ends the parts that are right; false if any is not. */
+static bool take_direct(struct wfs_cread *cr)
+{
+	struct wfs_seg *seg = list_first_entry(&cr->segs, struct wfs_seg, link);
+	bool verify = cr->node->wsb->opts.verify;
+	bool good = true;
+	u32 i;
+
+	for (i = 0; i < cr->units; i++) {
+		size_t folio_off, unit_off;
+
+		wfs_seg_span(seg, cr->unit + i, &folio_off, &unit_off);
+		if (verify && !check_unit(cr, folio_address(seg->io->folio) + folio_off,
+					  seg->block, i)) {
+			good = false;
+			continue;
+		}
+		if (wfs_seg_claim(seg, cr->unit + i))
+			wfs_seg_end_unit(seg, 0);
+	}
+	return good;
+}
+
+static bool take_bounce(struct wfs_cread *cr)
+{
+	struct wfs_seg *seg = list_first_entry(&cr->segs, struct wfs_seg, link);
+
+	if (cr->node->wsb->opts.verify && !check_unit(cr, cr->bounce, seg->block, 0))
+		return false;
+	list_for_each_entry(seg, &cr->segs, link) {
+		size_t folio_off, unit_off, n;
+
+		if (!wfs_seg_claim(seg, cr->unit))
+			continue;
+		n = wfs_seg_span(seg, cr->unit, &folio_off, &unit_off);
+		memcpy(folio_address(seg->io->folio) + folio_off, cr->bounce + unit_off, n);
+		wfs_seg_end_unit(seg, 0);
+	}
+	return true;
+}
+
+/* The block is not what it was stored as: nobody reads it again, it is fetched afresh. */
+static void mark_bad(struct wfs_cread *cr, u64 block)
+{
+	struct wfs_node *node = cr->node;
+
+	spin_lock(&node->lock);
+	if (wfs_block_state(cr->win, cr->index) == WFS_BLOCK_CACHED)
+		wfs_block_set_bad(cr->win, cr->index);
+	spin_unlock(&node->lock);
+	wfs_count(node->wsb, WFS_STAT_CORRUPT, 1);
+	wfs_event(WFS_EVENT_CORRUPT, node->wsb->id, 0, node->path,
+		  "a cached block failed its check and is fetched again");
+	pr_warn_ratelimited("wfs: %s: block %llu of \"%s\" failed its check (%zd), fetching again\n",
+			    node->wsb->source, block, node->path, cr->result);
+}
+
+static void submit(struct wfs_cread *cr);
+
+static void cread_work(struct work_struct *work)
+{
+	struct wfs_cread *cr = container_of(work, struct wfs_cread, work);
+	struct wfs_node *node = cr->node;
+	struct wfs_seg *seg, *next;
+	bool good;
+
+	if (cr->result != cr->len && !cr->waited) {
+		/* It would have blocked, wholly or half-way: from here it may. */
+		cr->waited = true;
+		submit(cr);
+		return;
+	}
+
+	if (cr->result == cr->len) {
+		good = cr->bounce ? take_bounce(cr) : take_direct(cr);
+		wfs_count(node->wsb, WFS_STAT_NVME_BYTES, cr->len);
+	} else {
+		good = false;
+	}
+	seg = list_first_entry(&cr->segs, struct wfs_seg, link);
+	trace_wfs_hit(node->id, seg->block, cr->unit, cr->units, good ? 0 : -EIO);
+	if (good) {
+		list_for_each_entry_safe(seg, next, &cr->segs, link) {
+			list_del_init(&seg->link);
+			wfs_seg_put(seg);
+		}
+	} else {
+		mark_bad(cr, seg->block);
+		wfs_route(node, &cr->segs);
+	}
+	put_cread(cr);
+}
+
+static void cread_complete(struct kiocb *iocb, long result)
+{
+	struct wfs_cread *cr = container_of(iocb, struct wfs_cread, iocb);
+
+	cr->result = result;
+	queue_work(read_wq, &cr->work);
+}
+
+static void init_iter(struct wfs_cread *cr, struct iov_iter *iter)
+{
+	struct wfs_seg *seg = list_first_entry(&cr->segs, struct wfs_seg, link);
+	size_t folio_off, unit_off, n, left;
+	unsigned int i;
+
+	if (!cr->bounce) {
+		n = wfs_seg_span(seg, cr->unit, &folio_off, &unit_off);
+		bvec_set_page(&cr->bv[0], folio_page(seg->io->folio, folio_off >> PAGE_SHIFT),
+			      cr->len, 0);
+		iov_iter_bvec(iter, ITER_DEST, cr->bv, 1, cr->len);
+		return;
+	}
+	for (i = 0, left = cr->len; left; i++, left -= n) {
+		void *at = cr->bounce + i * PAGE_SIZE;
+
+		n = min(left, PAGE_SIZE);
+		bvec_set_page(&cr->bv[i], is_vmalloc_addr(at) ? vmalloc_to_page(at) :
+			      virt_to_page(at), n, 0);
+	}
+	iov_iter_bvec(iter, ITER_DEST, cr->bv, i, cr->len);
+}
+
+/* Submits the read; its completion comes from anywhere, also from inside here. */
+static void submit(struct wfs_cread *cr)
+{
+	const struct cred *old;
+	struct iov_iter iter;
+	unsigned int nofs;
+	ssize_t ret;
+
+	init_iter(cr, &iter);
+	memset(&cr->iocb, 0, sizeof(cr->iocb));
+	cr->iocb.ki_filp = cr->cf->file;
+	cr->iocb.ki_pos = cr->pos;
+	cr->iocb.ki_flags = IOCB_DIRECT | (cr->waited ? 0 : IOCB_NOWAIT);
+	cr->iocb.ki_complete = cread_complete;
+
+	refcount_inc(&cr->refs);
+	nofs = memalloc_nofs_save();
+	old = override_creds(cr->cf->cred);
+	ret = vfs_iocb_iter_read(cr->cf->file, &cr->iocb, &iter);
+	revert_creds(old);
+	memalloc_nofs_restore(nofs);
+	if (ret != -EIOCBQUEUED)
+		cread_complete(&cr->iocb, ret);
+	put_cread(cr);
+}
+
+/**
+ * wfs_cread_start() - read what segments want of a cached block
+ * @cr: from wfs_cread_alloc(), sums filled in if the mount checks them
+ * @node: the file
+ * @cf: its cache file; the reference is taken over
+ * @win: window of the block
+ * @index: the block in it; the pin is taken over
+ * @segs: one segment, or several of small folios that lie in one unit; taken over
+ *
+ * Context: process. Does not wait for the disk.
+ */
+void wfs_cread_start(struct wfs_cread *cr, struct wfs_node *node, struct wfs_cachefile *cf,
+		     struct wfs_window *win, u32 index, struct list_head *segs)
+{
+	struct wfs_seg *seg = list_first_entry(segs, struct wfs_seg, link);
+	size_t folio_off, unit_off, bytes;
+	u64 block_bytes = wfs_geo_block_bytes(&node->geo, seg->block);
+	u64 off;
+
+	cr->node = wfs_node_get(node);
+	cr->cf = cf;
+	cr->win = win;
+	cr->index = index;
+	cr->unit = seg->unit;
+	cr->units = seg->units;
+	list_splice_init(segs, &cr->segs);
+	INIT_WORK(&cr->work, cread_work);
+
+	off = (u64)cr->unit << WFS_UNIT_SHIFT;
+	bytes = min_t(u64, block_bytes - off, (u64)cr->units << WFS_UNIT_SHIFT);
+	cr->pos = ((loff_t)seg->block << node->geo.block_shift) + off;
+	cr->len = ALIGN(bytes, ALIGNMENT);
+	wfs_count(node->wsb, WFS_STAT_NVME_READS, 1);
+
+	wfs_seg_span(seg, cr->unit, &folio_off, &unit_off);
+	if (unit_off || folio_size(seg->io->folio) - folio_off < cr->len) {
+		/* The folio does not hold the whole unit. */
+		cr->bounce = kvmalloc(WFS_UNIT_SIZE, GFP_NOFS);
+		if (!cr->bounce) {
+			wfs_segs_fail(&cr->segs, -ENOMEM);
+			wfs_cread_free(cr);
+			return;
+		}
+	}
+	submit(cr);
+}
+
+int wfs_cachefile_init(void)
+{
+	read_wq = alloc_workqueue("wfs-read", WQ_MEM_RECLAIM | WQ_UNBOUND | WQ_HIGHPRI, 0);
+	return read_wq ? 0 : -ENOMEM;
+}
+
+void wfs_cachefile_exit(void)
+{
+	destroy_workqueue(read_wq);
+}

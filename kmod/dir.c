@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * dir: directories: lookup, revalidation, listings, links.
+ *
+ * A listing is kept with its directory while it is fresh, so that reading it again
+ * asks nothing; with no helper it is served past that. A dentry remembers until when
+ * it is good (d_time) and which generation of names it was learnt in (d_fsdata).
+ */
+#include <linux/namei.h>
+#include <linux/slab.h>
+#include <linux/xxhash.h>
+
+#include "internal.h"
+
+/* How long what could not be revalidated is good before it is tried again. */
+#define STALE_RETRY_MS 2000
+/* A listing larger than this is not a directory but an attack. */
+#define LISTING_MAX (512U << 20)
+
+struct chunk {
+	struct list_head link;
+	u64 first;			/* number of its first entry */
+	struct wfs_readdir_reply *page;
+};
+
+/* Immutable once made; shared by the directory and its open files. */
+struct wfs_listing {
+	refcount_t refs;
+	struct list_head chunks;
+	u64 count;
+	unsigned long expires;
+	int gen;
+};
+
+static char *join_path(const char *dir, const char *name, size_t len)
+{
+	size_t n = strlen(dir);
+	char *path;
+
+	if (n + 1 + len >= WFS_PATH_MAX)
+		return ERR_PTR(-ENAMETOOLONG);
+	path = kmalloc(n + len + 2, GFP_KERNEL);
+	if (!path)
+		return ERR_PTR(-ENOMEM);
+	if (n) {
+		memcpy(path, dir, n);
+		path[n++] = '/';
+	}
+	memcpy(path + n, name, len);
+	path[n + len] = 0;
+	return path;
+}
+
+static void note_stale(struct wfs_sb *wsb, const char *path)
+{
+	wfs_count(wsb, WFS_STAT_STALE, 1);
+	wfs_event(WFS_EVENT_STALE, wsb->id, 0, path, NULL);
+}
+
+/* Nobody can be asked, or whoever was could not say. */
+static bool is_unreachable(int err)
+{
+	return err == -EIO || err == -ETIMEDOUT || err == -ENOMEM;
+}
+
+/* ---- lookup ---- */
+
+static void set_good(struct dentry *dentry, u64 ttl_ms, int gen)
+{
+	dentry->d_time = wfs_expiry(ttl_ms);
+	dentry->d_fsdata = (void *)(long)gen;
+}
+
+static bool negative_fresh(const struct dentry *dentry)
+{
+	struct wfs_sb *wsb = WFS_SB(dentry->d_sb);
+
+	return (long)READ_ONCE(dentry->d_fsdata) == atomic_read(&wsb->names_gen) &&
+	       time_before(jiffies, READ_ONCE(dentry->d_time));
+}
+
+static struct dentry *wfs_lookup(struct inode *dir, struct dentry *dentry, unsigned int flags)
+{
+	struct wfs_sb *wsb = WFS_SB(dir->i_sb);
+	int gen = atomic_read(&wsb->names_gen);
+	struct inode *inode = NULL;
+	struct wfs_attr attr;
+	char *path;
+	int err;
+
+	if (dentry->d_name.len > WFS_NAME_MAX)
+		return ERR_PTR(-ENAMETOOLONG);
+	path = join_path(WFS_I(dir)->path, dentry->d_name.name, dentry->d_name.len);
+	if (IS_ERR(path))
+		return ERR_CAST(path);
+	err = wfs_ask_lookup(wsb, path, &attr);
+	if (!err) {
+		inode = wfs_inode_get(dir->i_sb, path, &attr);
+		if (IS_ERR(inode)) {
+			err = PTR_ERR(inode);
+			inode = NULL;
+		}
+	}
+	kfree(path);
+	if (err && err != -ENOENT)
+		return ERR_PTR(err);
+	if (inode) {
+		wfs_inode_refresh(inode);
+		WRITE_ONCE(WFS_I(inode)->gen, gen);
+	}
+	set_good(dentry, wsb->opts.negative_ttl_ms, gen);
+	return d_splice_alias(inode, dentry);
+}
+
+static int revalidate_positive(struct inode *inode)
+{
+	struct wfs_sb *wsb = WFS_SB(inode->i_sb);
+	int gen = atomic_read(&wsb->names_gen);
+	struct wfs_inode *wi = WFS_I(inode);
+	struct wfs_attr attr;
+	int err = -EIO;
+
+	if (!wsb->opts.stale || wfs_session_live())
+		err = wfs_ask_getattr(wsb, wi->path, wi->version, &attr);
+	if (!err && wfs_inode_same(inode, &attr)) {
+		wfs_inode_refresh(inode);
+		WRITE_ONCE(wi->gen, gen);
+		return 1;
+	}
+	if (!err || err == -ENOENT || err == -ENOTDIR) {
+		wfs_inode_supersede(inode);
+		return 0;
+	}
+	if (wsb->opts.stale && is_unreachable(err)) {
+		note_stale(wsb, wi->path);
+		WRITE_ONCE(wi->expires, wfs_expiry(STALE_RETRY_MS));
+		WRITE_ONCE(wi->gen, gen);
+		return 1;
+	}
+	return err;
+}
+
+static int wfs_d_revalidate(struct dentry *dentry, unsigned int flags)
+{
+	struct wfs_sb *wsb = WFS_SB(dentry->d_sb);
+	struct inode *inode;
+
+	inode = flags & LOOKUP_RCU ? d_inode_rcu(dentry) : d_inode(dentry);
+	if (inode ? wfs_inode_fresh(inode) : negative_fresh(dentry))
+		return 1;
+	if (flags & LOOKUP_RCU)
+		return -ECHILD;
+	if (inode)
+		return READ_ONCE(WFS_I(inode)->superseded) ? 0 : revalidate_positive(inode);
+	/* Looked up again by the VFS, unless there is nobody to ask. */
+	if (wsb->opts.stale && !wfs_session_live()) {
+		note_stale(wsb, dentry->d_name.name);
+		return 1;
+	}
+	return 0;
+}
+
+const struct dentry_operations wfs_dentry_ops = {
+	.d_revalidate = wfs_d_revalidate,
+};
+
+/* ---- links ---- */
+
+static const char *wfs_get_link(struct dentry *dentry, struct inode *inode,
+				struct delayed_call *done)
+{
+	struct wfs_inode *wi = WFS_I(inode);
+	char *target = smp_load_acquire(&wi->target);
+	int err;
+
+	if (target)
+		return target;
+	if (!dentry)
+		return ERR_PTR(-ECHILD);
+	err = wfs_ask_readlink(WFS_SB(inode->i_sb), wi->path, &target);
+	if (err)
+		return ERR_PTR(err);
+	/* Kept for the life of the inode, which is one version of the link. */
+	if (cmpxchg_release(&wi->target, NULL, target))
+		kvfree(target);
+	return wi->target;
+}
+
+const struct inode_operations wfs_symlink_iops = {
+	.get_link = wfs_get_link,
+	.getattr = wfs_getattr,
+};
+
+/* ---- listings ---- */
+
+void wfs_listing_put(struct wfs_listing *listing)
+{
+	struct chunk *chunk, *next;
+
+	if (!refcount_dec_and_test(&listing->refs))
+		return;
+	list_for_each_entry_safe(chunk, next, &listing->chunks, link) {
+		kvfree(chunk->page);
+		kfree(chunk);
+	}
+	kfree(listing);
+}
+
+static const struct wfs_dirent *first_entry(const struct chunk *chunk)
+{
+	return (const void *)(chunk->page + 1);
+}
+
+static const struct wfs_dirent *next_entry(const struct wfs_dirent *ent)
+{
+	return (const void *)ent + ent->reclen;
+}
+
+/* Asks for the whole directory, a page at a time; each page has its own deadline. */
+static struct wfs_listing *load_listing(struct inode *dir)
+{
+	struct wfs_sb *wsb = WFS_SB(dir->i_sb);
+	struct wfs_listing *listing;
+	char after[WFS_NAME_MAX + 1] = "";
+	u64 bytes = 0;
+	int err = -ENOMEM;
+	bool eof = false;
+
+	listing = kzalloc(sizeof(*listing), GFP_KERNEL);
+	if (!listing)
+		return ERR_PTR(-ENOMEM);
+	refcount_set(&listing->refs, 1);
+	INIT_LIST_HEAD(&listing->chunks);
+	listing->gen = atomic_read(&wsb->names_gen);
+
+	while (!eof) {
+		struct chunk *chunk = kzalloc(sizeof(*chunk), GFP_KERNEL);
+		const struct wfs_dirent *ent;
+		u32 len, i;
+
+		if (!chunk)
+			goto fail;
+		err = wfs_ask_readdir(wsb, WFS_I(dir)->path, after, &chunk->page, &len);
+		if (err) {
+			kfree(chunk);
+			goto fail;
+		}
+		chunk->first = listing->count;
+		list_add_tail(&chunk->link, &listing->chunks);
+		listing->count += chunk->page->count;
+		eof = chunk->page->flags & WFS_READDIR_EOF;
+		ent = first_entry(chunk);
+		for (i = 0; i < chunk->page->count; i++) {
+			if (i == chunk->page->count - 1) {
+				memcpy(after, ent->name, ent->namelen);
+				after[ent->namelen] = 0;
+			}
+			ent = next_entry(ent);
+		}
+		bytes += len;
+		err = -EFBIG;
+		if (bytes > LISTING_MAX)
+			goto fail;
+	}
+	listing->expires = wfs_expiry(wsb->opts.ttl_ms);
+	return listing;
+fail:
+	wfs_listing_put(listing);
+	return ERR_PTR(err);
+}
+
+static struct wfs_listing *cached_listing(struct inode *dir)
+{
+	struct wfs_inode *wi = WFS_I(dir);
+	struct wfs_listing *listing;
+
+	spin_lock(&wi->lock);
+	listing = wi->listing;
+	if (listing)
+		refcount_inc(&listing->refs);
+	spin_unlock(&wi->lock);
+	return listing;
+}
+
+static void keep_listing(struct inode *dir, struct wfs_listing *listing)
+{
+	struct wfs_inode *wi = WFS_I(dir);
+	struct wfs_listing *old;
+
+	refcount_inc(&listing->refs);
+	spin_lock(&wi->lock);
+	old = wi->listing;
+	wi->listing = listing;
+	spin_unlock(&wi->lock);
+	if (old)
+		wfs_listing_put(old);
+}
+
+/* A listing with a reference: the kept one while it is good, else a new one. */
+static struct wfs_listing *get_listing(struct inode *dir)
+{
+	struct wfs_sb *wsb = WFS_SB(dir->i_sb);
+	struct wfs_listing *old = cached_listing(dir), *listing;
+
+	if (old && old->gen == atomic_read(&wsb->names_gen) && time_before(jiffies, old->expires))
+		return old;
+	if (old && wsb->opts.stale && !wfs_session_live()) {
+		note_stale(wsb, WFS_I(dir)->path);
+		return old;
+	}
+	listing = load_listing(dir);
+	if (IS_ERR(listing) && old && wsb->opts.stale && is_unreachable(PTR_ERR(listing))) {
+		note_stale(wsb, WFS_I(dir)->path);
+		return old;
+	}
+	if (old)
+		wfs_listing_put(old);
+	if (!IS_ERR(listing))
+		keep_listing(dir, listing);
+	return listing;
+}
+
+static u64 entry_ino(const char *dir, const struct wfs_dirent *ent)
+{
+	char *path = join_path(dir, ent->name, ent->namelen);
+	u64 ino;
+
+	if (IS_ERR(path))
+		return 2;
+	ino = xxh64(path, strlen(path), 0) | 2;
+	kfree(path);
+	return ino;
+}
+
+/* Entries from number ctx->pos - 2 on, as far as the caller takes them. */
+static void emit_listing(struct inode *dir, struct wfs_listing *listing, struct dir_context *ctx)
+{
+	u64 want = ctx->pos - 2;
+	struct chunk *chunk;
+
+	list_for_each_entry(chunk, &listing->chunks, link) {
+		const struct wfs_dirent *ent = first_entry(chunk);
+		u64 number = chunk->first;
+		u64 end = number + chunk->page->count;
+
+		if (want >= end)
+			continue;
+		for (; number < end; number++, ent = next_entry(ent)) {
+			if (number < want)
+				continue;
+			if (!dir_emit(ctx, ent->name, ent->namelen,
+				      entry_ino(WFS_I(dir)->path, ent), ent->type))
+				return;
+			ctx->pos++;
+		}
+	}
+}
+
+/* An open directory sees one listing from its start to its end, and a new one after a rewind. */
+static int wfs_iterate(struct file *file, struct dir_context *ctx)
+{
+	struct inode *dir = file_inode(file);
+	struct wfs_listing *listing = file->private_data;
+
+	if (!listing || !ctx->pos) {
+		struct wfs_listing *fresh = get_listing(dir);
+
+		if (IS_ERR(fresh))
+			return PTR_ERR(fresh);
+		/* Shared callers: the descriptor's position lock is held for directories. */
+		file->private_data = fresh;
+		if (listing)
+			wfs_listing_put(listing);
+		listing = fresh;
+	}
+	if (dir_emit_dots(file, ctx))
+		emit_listing(dir, listing, ctx);
+	return 0;
+}
+
+static int wfs_dir_release(struct inode *inode, struct file *file)
+{
+	if (file->private_data)
+		wfs_listing_put(file->private_data);
+	return 0;
+}
+
+const struct file_operations wfs_dir_fops = {
+	.owner = THIS_MODULE,
+	.iterate_shared = wfs_iterate,
+	.release = wfs_dir_release,
+	.read = generic_read_dir,
+	.llseek = generic_file_llseek,
+	.unlocked_ioctl = wfs_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};
+
+const struct inode_operations wfs_dir_iops = {
+	.lookup = wfs_lookup,
+	.getattr = wfs_getattr,
+};

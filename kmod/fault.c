@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * fault: mappings.
+ *
+ * VM_HUGEPAGE makes the generic code read 2 MiB folios on a miss, which is right for
+ * streams; but it does so for random touches too, since it looks at that flag before
+ * VM_RAND_READ. So a random miss is given one folio of one unit before the generic
+ * code looks, which then finds it.
+ */
+#include <linux/mm.h>
+
+#include "internal.h"
+
+/* Order of the folio for a random touch: one unit. */
+#define RANDOM_ORDER (WFS_UNIT_SHIFT - PAGE_SHIFT)
+/* Faults that continued no stream, after which a file counts as read at random. */
+#define RANDOM_STREAK 8
+/* How far ahead of its last miss a stream's next one may lie, in pages. */
+#define STREAM_AHEAD (SZ_8M >> PAGE_SHIFT)
+
+/*
+ * Streams are kept per inode, not per descriptor or mapping, since threads and
+ * processes share those. A miss just after that of one of the last few streams
+ * continues it; several in a row that continue none mean random access.
+ */
+static bool looks_random(struct wfs_inode *wi, pgoff_t index)
+{
+	bool random;
+	int i;
+
+	spin_lock(&wi->lock);
+	for (i = 0; i < WFS_STREAMS; i++)
+		if (index >= wi->streams[i] && index - wi->streams[i] <= STREAM_AHEAD)
+			break;
+	if (i < WFS_STREAMS) {
+		wi->streak = 0;
+	} else {
+		i = wi->next_stream++ % WFS_STREAMS;
+		wi->streak++;
+	}
+	wi->streams[i] = index;
+	random = wi->streak >= RANDOM_STREAK;
+	spin_unlock(&wi->lock);
+	return random;
+}
+
+static bool resident(struct address_space *mapping, pgoff_t index)
+{
+	return xa_load(&mapping->i_pages, index);
+}
+
+static vm_fault_t wfs_fault(struct vm_fault *vmf)
+{
+	struct file *file = vmf->vma->vm_file;
+	struct inode *inode = file_inode(file);
+	struct wfs_inode *wi = WFS_I(inode);
+	loff_t size = i_size_read(inode);
+
+	if (((loff_t)vmf->pgoff << PAGE_SHIFT) >= size)
+		return VM_FAULT_SIGBUS;
+	if (!resident(file->f_mapping, vmf->pgoff)) {
+		struct wfs_sb *wsb = WFS_SB(inode->i_sb);
+
+		if (wfs_is_helper())
+			return VM_FAULT_SIGBUS;
+		wfs_count(wsb, WFS_STAT_FAULTS, 1);
+		if (vmf->vma->vm_flags & VM_RAND_READ || looks_random(wi, vmf->pgoff)) {
+			wfs_count(wsb, WFS_STAT_RANDOM_FAULTS, 1);
+			wfs_page_cache_add(inode, vmf->pgoff, RANDOM_ORDER);
+		}
+	}
+	return filemap_fault(vmf);
+}
+
+static const struct vm_operations_struct wfs_vm_ops = {
+	.fault = wfs_fault,
+	.map_pages = filemap_map_pages,
+};
+
+int wfs_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct wfs_sb *wsb = WFS_SB(file_inode(file)->i_sb);
+
+	file_accessed(file);
+	vma->vm_ops = &wfs_vm_ops;
+	if (wsb->opts.huge == WFS_HUGE_ALWAYS)
+		vm_flags_set(vma, VM_HUGEPAGE);
+	else if (wsb->opts.huge == WFS_HUGE_NEVER)
+		vm_flags_set(vma, VM_NOHUGEPAGE);
+	return 0;
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * pages: the page cache's questions.
+ *
+ * read-ahead and read_folio hand locked folios to folioio and return; the VFS sleeps
+ * on the folio lock, killably. Folios added by ourselves (random faults, remainders of
+ * blocks that are not stored) are added under the shared invalidate lock.
+ */
+#include <linux/highmem.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+
+#include "internal.h"
+
+/* Most bytes of locked folios in flight on one mount; they cannot be reclaimed. */
+static s64 locked_limit(void)
+{
+	return min_t(s64, (s64)totalram_pages() << (PAGE_SHIFT - 3), 1LL << 30);
+}
+
+static void wfs_readahead(struct readahead_control *rac)
+{
+	struct inode *inode = rac->mapping->host;
+	struct wfs_node *node = WFS_I(inode)->node;
+	u64 first = readahead_pos(rac) >> node->geo.block_shift;
+	s64 limit = locked_limit();
+	struct folio *folio;
+	LIST_HEAD(segs);
+	bool any = false;
+
+	/* What is left alone here, read_folio() refuses. */
+	if (wfs_is_helper())
+		return;
+	while (!any || atomic64_read(&node->wsb->locked) < limit) {
+		u64 block;
+
+		folio = readahead_folio(rac);
+		if (!folio)
+			break;
+		block = folio_pos(folio) >> node->geo.block_shift;
+		wfs_io_read(inode, folio, block == first ? WFS_WHY_DEMAND : WFS_WHY_READAHEAD,
+			    &segs);
+		any = true;
+	}
+	wfs_route(node, &segs);
+}
+
+static int wfs_read_folio(struct file *file, struct folio *folio)
+{
+	struct inode *inode = folio->mapping->host;
+	struct wfs_node *node = WFS_I(inode)->node;
+	LIST_HEAD(segs);
+	int err;
+
+	err = wfs_is_helper() ? -EDEADLK : wfs_node_recent_error(node, folio_pos(folio));
+	if (err) {
+		folio_unlock(folio);
+		return err;
+	}
+	wfs_io_read(inode, folio, WFS_WHY_DEMAND, &segs);
+	wfs_route(node, &segs);
+	return 0;
+}
+
+/* Direct reads go through the page cache, where they are checked and coherent. */
+const struct address_space_operations wfs_aops = {
+	.readahead = wfs_readahead,
+	.read_folio = wfs_read_folio,
+	.direct_IO = noop_direct_IO,
+};
+
+/**
+ * wfs_page_cache_add() - add one folio and begin to read it
+ * @inode: a file
+ * @index: page that it must hold
+ * @order: of the folio, smaller where the file ends before
+ *
+ * Context: process, no folio lock. Return: 0, -EEXIST if something is there, -ENOMEM.
+ */
+int wfs_page_cache_add(struct inode *inode, pgoff_t index, unsigned int order)
+{
+	struct address_space *mapping = inode->i_mapping;
+	pgoff_t last = (i_size_read(inode) - 1) >> PAGE_SHIFT;
+	gfp_t gfp = readahead_gfp_mask(mapping);
+	struct folio *folio;
+	LIST_HEAD(segs);
+	int err;
+
+	index = round_down(index, 1UL << order);
+	while (order > WFS_MIN_FOLIO_ORDER && index + (1UL << order) - 1 > last)
+		order--;
+	folio = filemap_alloc_folio(gfp, order);
+	if (!folio)
+		return -ENOMEM;
+	filemap_invalidate_lock_shared(mapping);
+	err = filemap_add_folio(mapping, folio, index, gfp);
+	if (!err) {
+		wfs_io_read(inode, folio, WFS_WHY_DEMAND, &segs);
+		wfs_route(WFS_I(inode)->node, &segs);
+	}
+	filemap_invalidate_unlock_shared(mapping);
+	folio_put(folio);
+	return err;
+}
+
+/* The largest folio that starts at @index and lies within @pages pages. */
+static unsigned int offer_order(pgoff_t index, unsigned long pages)
+{
+	unsigned int order = min_t(unsigned int, HPAGE_PMD_ORDER, ilog2(pages));
+
+	return index ? min_t(unsigned int, order, __ffs(index)) : order;
+}
+
+/**
+ * wfs_page_cache_offer() - bytes that nobody waits for, before they are dropped
+ * @inode: a file
+ * @pos: offset in the file, a multiple of the unit
+ * @len: bytes: a multiple of the unit, or up to the end of the file
+ * @buffers: where they are
+ * @buf: offset there
+ *
+ * Adds uptodate folios where none are, as far as memory is easily had.
+ * Context: process; sleeps for memory at most. Return: bytes taken.
+ */
+size_t wfs_page_cache_offer(struct inode *inode, loff_t pos, size_t len,
+			    const struct wfs_memory *buffers, u64 buf)
+{
+	struct address_space *mapping = inode->i_mapping;
+	gfp_t gfp = readahead_gfp_mask(mapping);
+	size_t taken = 0;
+
+	if (!down_read_trylock(&mapping->invalidate_lock))
+		return 0;
+	while (len) {
+		unsigned long pages = DIV_ROUND_UP(round_up(len, WFS_UNIT_SIZE), PAGE_SIZE);
+		pgoff_t index = pos >> PAGE_SHIFT;
+		unsigned int order = offer_order(index, pages);
+		struct folio *folio;
+		size_t n;
+		int err;
+
+		/* A smaller folio than the unit where the file ends and the kernel has them. */
+		while (order > WFS_MIN_FOLIO_ORDER && len <= PAGE_SIZE << (order - 1))
+			order--;
+		n = min_t(size_t, len, PAGE_SIZE << order);
+		folio = filemap_alloc_folio(gfp, order);
+		if (!folio)
+			break;
+		err = filemap_add_folio(mapping, folio, index, gfp);
+		if (!err) {
+			wfs_buffers_to_folio(buffers, buf, folio, 0, n);
+			folio_zero_segment(folio, n, folio_size(folio));
+			flush_dcache_folio(folio);
+			folio_end_read(folio, true);
+			taken += n;
+		}
+		folio_put(folio);
+		if (err && err != -EEXIST)
+			break;
+		pos += n;
+		buf += n;
+		len -= n;
+	}
+	up_read(&mapping->invalidate_lock);
+	return taken;
+}
