@@ -41,6 +41,8 @@ struct commit {
 	struct commit *next;
 	void *payload;
 	size_t len;
+	channel_after_fn after;		/* or NULL */
+	void *arg;
 	char copy[];			/* while there is no buffer */
 };
 
@@ -190,6 +192,8 @@ static void commit_done(struct channel_cmd *cmd, int res)
 	bool plain = !cmd->cmd.len && cmd->cmd.status == -EIO;
 
 	payload_put(session->payloads, commit->payload);
+	if (commit->after)
+		commit->after(commit->arg, res);
 	if (res == -EINVAL && plain)
 		log_error("request %llu: the kernel refused even an error",
 			  (unsigned long long)cmd->cmd.id);
@@ -266,20 +270,31 @@ static bool commit_merge(struct channel *channel, const struct wfs_cmd *cmd, con
 void channel_commit(struct session *session, uint64_t id, int status, int fd,
 		    const void *payload, size_t len)
 {
+	channel_commit_then(session, id, status, fd, payload, len, NULL, NULL);
+}
+
+void channel_commit_then(struct session *session, uint64_t id, int status, int fd,
+			 const void *payload, size_t len, channel_after_fn after, void *arg)
+{
 	struct channel *channel = channel_self(session);
 	struct wfs_cmd cmd = channel_op(WFS_CMD_COMMIT);
 	struct commit *commit;
 	void *to = NULL;
+	int r;
 
 	cmd.id = id;
 	cmd.status = status;
 	cmd.fd = fd;
 	if (!channel) {
 		/* Not on a worker's thread, against the contract: still better than silence. */
-		commit_result(session, id, channel_call_with(session, &cmd, payload, len));
+		r = channel_call_with(session, &cmd, payload, len);
+		commit_result(session, id, r);
+		if (after)
+			after(arg, r);
 		return;
 	}
-	if (!session->ioctl && commit_merge(channel, &cmd, payload, len))
+	/* A fetch that carries the answer does not tell what became of it. */
+	if (!session->ioctl && !after && commit_merge(channel, &cmd, payload, len))
 		return;
 	if (len)
 		to = payload_get(session->payloads, len);
@@ -288,9 +303,13 @@ void channel_commit(struct session *session, uint64_t id, int status, int fd,
 		payload_put(session->payloads, to);
 		cmd.status = status ? status : -ENOMEM;
 		cmd.fd = -1;
-		channel_call(session, &cmd);
+		r = channel_call(session, &cmd);
+		if (after)
+			after(arg, status ? r : -ENOMEM);
 		return;
 	}
+	commit->after = after;
+	commit->arg = arg;
 	commit->base.cmd = cmd;
 	commit->base.channel = channel;
 	commit->base.done = commit_done;

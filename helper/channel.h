@@ -79,6 +79,10 @@ int channel_call_with(struct session *session, const struct wfs_cmd *cmd, const 
  */
 void channel_commit(struct session *session, uint64_t id, int status, int fd,
 		    const void *payload, size_t len);
+/* The same; after() is told the kernel's result, perhaps from inside the call. */
+typedef void (*channel_after_fn)(void *arg, int res);
+void channel_commit_then(struct session *session, uint64_t id, int status, int fd,
+			 const void *payload, size_t len, channel_after_fn after, void *arg);
 
 /* A command with nothing in it but its name. */
 static inline struct wfs_cmd channel_op(enum wfs_op op)

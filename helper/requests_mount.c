@@ -214,6 +214,18 @@ static void refuse(struct kernel *kernel, struct wfs_request *request, const cha
 	request_reply(kernel, request, error, sentence, strlen(sentence));
 }
 
+/* Was it taken? Otherwise mount(8) was killed meanwhile, and no unmount will be told. */
+static void mount_answered(void *arg, int res)
+{
+	struct mounting *mounting = arg;
+
+	if (res)
+		mount_remove(mounting->kernel, mounting->mount->id);
+	mount_unref(mounting->mount);
+	free(mounting->request);
+	free(mounting);
+}
+
 static void root_known(void *arg, int error, const char *message, const struct origin_attr *attr)
 {
 	struct mounting *mounting = arg;
@@ -236,7 +248,9 @@ static void root_known(void *arg, int error, const char *message, const struct o
 		request_attr(attr, &reply.root);
 		mount_add(kernel, mount);
 		log_info("mount %llu: %s", (unsigned long long)mount->id, mount->source);
-		request_reply(kernel, mounting->request, 0, &reply, sizeof(reply));
+		channel_commit_then(&kernel->session, mounting->request->id, 0, -1, &reply,
+				    sizeof(reply), mount_answered, mounting);
+		return;
 	}
 	mount_unref(mount);
 	free(mounting);
