@@ -335,7 +335,9 @@ static void by_status(struct http_call *call)
 	switch (status) {
 	case 404:
 	case 410:
-		origin_fail(&call->result, call->text, -ENOENT, false, "%s: not found", call->what);
+		/* A version that is read was there: now it is gone. */
+		origin_fail(&call->result, call->text, call->ranged ? -ESTALE : -ENOENT, false,
+			    "%s: not found", call->what);
 		return;
 	case 401:
 	case 403:

@@ -14,6 +14,7 @@ static const struct {
 	int (*create)(const char *source, const struct origin_settings *settings,
 		      struct origin **ret, char *msg, size_t msg_size);
 } kinds[] = {
+	{ "s3://", origin_s3_create },
 	{ "http://", origin_http_create },
 	{ "https://", origin_http_create },
 	{ "file://", origin_file_create },

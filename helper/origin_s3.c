@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: MIT
+/*
+ * origin_s3: objects of a bucket, as files of a tree.
+ *
+ * '/' separates. A name is a directory when a key begins with "name/", be it a marker
+ * "name/" or anything below, even if there is an object "name" as well: so each name
+ * is asked about twice at once, by HEAD and by a listing of one key.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#include "cleanup.h"
+#include "credentials.h"
+#include "origin_impl.h"
+#include "origin_path.h"
+#include "s3_request.h"
+#include "s3_xml.h"
+#include "validator.h"
+
+#define LISTING_MAX (16u << 20)
+
+struct origin_s3 {
+	struct origin base;
+	struct s3_service service;
+	char *prefix; /* of the source, no '/' at its end; "": the bucket */
+};
+
+struct s3_op {
+	struct origin_call base;
+	struct origin_s3 *origin;
+	struct loop *loop;
+	char *key; /* prefix and path */
+	struct s3_call *head, *list, *read; /* under way */
+
+	origin_stat_fn stat_done;
+	struct origin_result head_result, list_result;
+	char head_text[ORIGIN_MESSAGE_MAX], list_text[ORIGIN_MESSAGE_MAX];
+	struct origin_attr attr;
+	bool any;
+
+	origin_list_fn list_done;
+	struct origin_get get;
+	void *arg;
+};
+
+static struct origin_s3 *of(struct origin *origin)
+{
+	return container_of(origin, struct origin_s3, base);
+}
+
+static void op_free(struct s3_op *op)
+{
+	origin_unref(&op->origin->base);
+	free(op->key);
+	free(op);
+}
+
+static void op_cancel(struct origin_call *call)
+{
+	struct s3_op *op = container_of(call, struct s3_op, base);
+
+	if (op->head)
+		s3_cancel(op->head);
+	if (op->list)
+		s3_cancel(op->list);
+	if (op->read)
+		s3_cancel(op->read);
+	op_free(op);
+}
+
+static struct s3_op *op_create(struct origin *origin, struct loop *loop, const char *path)
+{
+	struct s3_op *op = calloc(1, sizeof(*op));
+	const char *prefix = of(origin)->prefix;
+
+	if (!op)
+		return NULL;
+	if (asprintf(&op->key, "%s%s%s", prefix, *prefix && *path ? "/" : "", path) < 0) {
+		free(op);
+		return NULL;
+	}
+	op->base.cancel = op_cancel;
+	op->origin = of(origin_ref(origin));
+	op->loop = loop;
+	return op;
+}
+
+/* The parameters of ListObjectsV2 for what is below key, in the order of their names. */
+static char *list_query(const char *key, const char *token, unsigned int max_keys)
+{
+	size_t key_len = strlen(key), token_len = token ? strlen(token) : 0;
+	cleanup_free char *encoded_key = malloc(ORIGIN_ENCODED_MAX(key_len + 1));
+	cleanup_free char *encoded_token = malloc(ORIGIN_ENCODED_MAX(token_len));
+	char *query, *end;
+
+	if (!encoded_key || !encoded_token)
+		return NULL;
+	end = origin_encode(encoded_key, key, key_len, false);
+	if (key_len)
+		origin_encode(end, "/", 1, false);
+	origin_encode(encoded_token, token ? token : "", token_len, false);
+	if (asprintf(&query,
+		     "%s%s%sdelimiter=%%2F&encoding-type=url&list-type=2&max-keys=%u&prefix=%s",
+		     token ? "continuation-token=" : "", encoded_token, token ? "&" : "", max_keys,
+		     encoded_key) < 0)
+		return NULL;
+	return query;
+}
+
+/* What the names in a listing begin with. */
+static char *list_prefix(const char *key)
+{
+	char *prefix;
+
+	return asprintf(&prefix, "%s%s", key, *key ? "/" : "") < 0 ? NULL : prefix;
+}
+
+static int start_list(struct s3_op *op, const char *token, unsigned int max_keys,
+		      void (*done)(void *arg, struct http_answer *answer))
+{
+	cleanup_free char *query = list_query(op->key, token, max_keys);
+
+	if (!query)
+		return -ENOMEM;
+	return s3_start(&op->origin->service, op->loop,
+			&(struct s3_request){
+				.query = query,
+				.body_max = LISTING_MAX,
+				.done = done,
+				.arg = op,
+			},
+			&op->list);
+}
+
+/* Parses a listing's answer; a failure is put into its result. page: see s3_xml.h. */
+static void parse_list(struct s3_op *op, struct http_answer *answer, struct origin_page *page,
+		       struct s3_listing *listing)
+{
+	cleanup_free char *prefix = list_prefix(op->key);
+	int err;
+
+	if (answer->result.error)
+		return;
+	err = prefix ? s3_xml_listing(answer->body, answer->body_len, prefix, page, listing) :
+		       -ENOMEM;
+	if (err || answer->body_cut)
+		origin_fail(&answer->result, answer->text, err == -ENOMEM ? err : -EIO,
+			    err == -ENOMEM, "s3://%s/%s: the answer is no listing of S3",
+			    op->origin->service.bucket, op->key);
+}
+
+/* stat */
+
+static void keep_result(struct origin_result *result, char *text, const struct http_answer *answer)
+{
+	*result = answer->result;
+	if (result->message) {
+		snprintf(text, ORIGIN_MESSAGE_MAX, "%s", result->message);
+		result->message = text;
+	}
+}
+
+/* Answers once both requests have, or as soon as the other one cannot matter. */
+static void stat_step(struct s3_op *op)
+{
+	struct origin_result *result = &op->head_result;
+
+	if (!op->list && op->any) {
+		if (op->head)
+			s3_cancel(op->head);
+		op->head = NULL;
+		op->attr = (struct origin_attr){ .mode = S_IFDIR };
+		result = &op->list_result;
+	} else if (op->head || op->list) {
+		return;
+	} else if (op->list_result.error && (op->list_result.transient || !*op->key)) {
+		result = &op->list_result;
+	} else if (!*op->key) {
+		/* An empty bucket. */
+		op->attr = (struct origin_attr){ .mode = S_IFDIR };
+		result = &op->list_result;
+	} else if (op->list_result.error && result->error == -ENOENT) {
+		/* Who may not list is not told what is missing. */
+		result = &op->list_result;
+	}
+	op->stat_done(op->arg, result, &op->attr);
+	op_free(op);
+}
+
+static void on_head(void *arg, struct http_answer *answer)
+{
+	struct s3_op *op = arg;
+
+	op->head = NULL;
+	keep_result(&op->head_result, op->head_text, answer);
+	if (!answer->result.error && !answer->reply->has_length)
+		origin_fail(&op->head_result, op->head_text, -EIO, false,
+			    "s3://%s/%s: the server does not say how long it is",
+			    op->origin->service.bucket, op->key);
+	if (!op->head_result.error)
+		validator_attr(answer->reply, &op->attr);
+	stat_step(op);
+}
+
+static void on_stat_list(void *arg, struct http_answer *answer)
+{
+	struct s3_op *op = arg;
+	struct s3_listing listing = { 0 };
+
+	op->list = NULL;
+	parse_list(op, answer, NULL, &listing);
+	free(listing.next_token);
+	op->any = !answer->result.error && listing.any;
+	keep_result(&op->list_result, op->list_text, answer);
+	stat_step(op);
+}
+
+static int s3_stat(struct origin *origin, struct loop *loop, const char *path, origin_stat_fn done,
+		   void *arg, struct origin_call **ret_call)
+{
+	struct s3_op *op = op_create(origin, loop, path);
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->stat_done = done;
+	op->arg = arg;
+	err = start_list(op, NULL, 1, on_stat_list);
+	if (!err && *op->key)
+		err = s3_start(&op->origin->service, loop,
+			       &(struct s3_request){
+				       .key = op->key,
+				       .head = true,
+				       .done = on_head,
+				       .arg = op,
+			       },
+			       &op->head);
+	if (err) {
+		op_cancel(&op->base);
+		return err;
+	}
+	*ret_call = &op->base;
+	return 0;
+}
+
+/* list */
+
+static void on_list(void *arg, struct http_answer *answer)
+{
+	struct s3_op *op = arg;
+	struct s3_listing listing = { 0 };
+	struct origin_page page = { 0 };
+
+	op->list = NULL;
+	parse_list(op, answer, &page, &listing);
+	if (answer->result.error)
+		op->list_done(op->arg, &answer->result, NULL, 0, NULL, 0);
+	else
+		op->list_done(op->arg, &answer->result, page.entries, page.count,
+			      listing.next_token, page.skipped);
+	free(listing.next_token);
+	origin_page_free(&page);
+	op_free(op);
+}
+
+static int s3_list(struct origin *origin, struct loop *loop, const char *path, const char *token,
+		   origin_list_fn done, void *arg, struct origin_call **ret_call)
+{
+	struct s3_op *op = op_create(origin, loop, path);
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->list_done = done;
+	op->arg = arg;
+	err = start_list(op, token, 1000, on_list);
+	if (err) {
+		op_free(op);
+		return err;
+	}
+	*ret_call = &op->base;
+	return 0;
+}
+
+/* read */
+
+static void on_progress(void *arg, uint64_t bytes)
+{
+	struct s3_op *op = arg;
+
+	op->get.progress(op->get.arg, bytes);
+}
+
+static void on_read(void *arg, struct http_answer *answer)
+{
+	struct s3_op *op = arg;
+
+	op->get.done(op->get.arg, &answer->result, answer->bytes);
+	op_free(op);
+}
+
+static int s3_read(struct origin *origin, struct loop *loop, const struct origin_get *get,
+		   struct origin_call **ret_call)
+{
+	struct s3_op *op = op_create(origin, loop, get->path);
+	char query[ORIGIN_ENCODED_MAX(ORIGIN_VERSION_MAX) + 16];
+	bool by_id = !strncmp(get->attr->version, "id:", 3);
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->get = *get;
+	if (by_id)
+		origin_encode(mempcpy(query, "versionId=", 10), get->attr->version + 3,
+			      strlen(get->attr->version + 3), false);
+	err = s3_start(&op->origin->service, loop,
+		       &(struct s3_request){
+			       .key = op->key,
+			       .query = by_id ? query : NULL,
+			       .attr = get->attr,
+			       .dst = get->dst,
+			       .offset = get->offset,
+			       .len = get->len,
+			       .progress = get->progress ? on_progress : NULL,
+			       .done = on_read,
+			       .arg = op,
+		       },
+		       &op->read);
+	if (err) {
+		op_free(op);
+		return err;
+	}
+	*ret_call = &op->base;
+	return 0;
+}
+
+/* The origin itself. */
+
+static void s3_destroy(struct origin *origin)
+{
+	struct origin_s3 *s3 = of(origin);
+	struct s3_service *service = &s3->service;
+
+	http_client_clear(&service->client);
+	credentials_free(service->credentials);
+	free(service->url);
+	free(service->host);
+	free(service->path);
+	free(service->region);
+	free(service->bucket);
+	free(s3->prefix);
+	free(origin->identity);
+	free(s3);
+}
+
+static const struct origin_ops s3_ops = {
+	.stat = s3_stat,
+	.list = s3_list,
+	.read = s3_read,
+	.destroy = s3_destroy,
+};
+
+/* "s3://bucket/prefix": the prefix is taken as it is, without percent-decoding. */
+static int parse_source(struct origin_s3 *s3, const char *source, char *msg, size_t msg_size)
+{
+	const char *rest = source + strlen("s3://");
+	size_t bucket = strcspn(rest, "/"), prefix;
+
+	for (size_t i = 0; i < bucket; i++) {
+		if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_",
+			    rest[i])) {
+			snprintf(msg, msg_size,
+				 "a bucket's name has letters, digits, dots and dashes only: s3://BUCKET/PREFIX");
+			return -EINVAL;
+		}
+	}
+	if (!bucket || bucket > 255) {
+		snprintf(msg, msg_size, "the source names no bucket: s3://BUCKET/PREFIX");
+		return -EINVAL;
+	}
+	s3->service.bucket = strndup(rest, bucket);
+	rest += bucket + (rest[bucket] == '/');
+	prefix = strlen(rest);
+	if (prefix && rest[prefix - 1] == '/')
+		prefix--;
+	s3->prefix = strndup(rest, prefix);
+	return s3->service.bucket && s3->prefix ? 0 : -ENOMEM;
+}
+
+/* Sets url, host and path from the endpoint. */
+static int parse_endpoint(struct s3_service *service, const struct origin_settings *settings,
+			  char *msg, size_t msg_size)
+{
+	bool in_host = settings->virtual_host;
+	cleanup_free char *amazon = NULL;
+	const char *endpoint = settings->endpoint, *rest, *path;
+	size_t host, scheme, path_len;
+	int n;
+
+	if (!endpoint || !*endpoint) {
+		/* Dots in a bucket's name would not match Amazon's certificate. */
+		in_host = !strchr(service->bucket, '.');
+		if (asprintf(&amazon, "https://s3.%s.amazonaws.com", service->region) < 0) {
+			amazon = NULL;
+			return -ENOMEM;
+		}
+		endpoint = amazon;
+	}
+	scheme = !strncasecmp(endpoint, "https://", 8) ? 8 :
+		 !strncasecmp(endpoint, "http://", 7)  ? 7 :
+							 0;
+	rest = endpoint + scheme;
+	host = strcspn(rest, "/?#");
+	path = rest + host;
+	path_len = strlen(path);
+	while (path_len && path[path_len - 1] == '/')
+		path_len--;
+	if (!scheme || !host || memchr(rest, '@', host) || strpbrk(path, "?#")) {
+		snprintf(msg, msg_size,
+			 "endpoint must be of the form http://HOST[:PORT] or https://HOST[:PORT]");
+		return -EINVAL;
+	}
+	/* As libcurl would say it: without a scheme's own port. */
+	n = (int)host;
+	if (scheme == 8 && host > 4 && !strncmp(rest + host - 4, ":443", 4))
+		n -= 4;
+	else if (scheme == 7 && host > 3 && !strncmp(rest + host - 3, ":80", 3))
+		n -= 3;
+	if (asprintf(&service->host, "%s%s%.*s", in_host ? service->bucket : "",
+		     in_host ? "." : "", n, rest) < 0) {
+		service->host = NULL;
+		return -ENOMEM;
+	}
+	if (asprintf(&service->path, "%.*s%s%s", (int)path_len, path, in_host ? "" : "/",
+		     in_host ? "" : service->bucket) < 0) {
+		service->path = NULL;
+		return -ENOMEM;
+	}
+	if (asprintf(&service->url, "%.*s%s%s", (int)scheme, endpoint, service->host,
+		     service->path) < 0) {
+		service->url = NULL;
+		return -ENOMEM;
+	}
+	return 0;
+}
+
+static int set_region(struct s3_service *service, const struct origin_settings *settings)
+{
+	const char *region = settings->region;
+
+	if (!region || !*region)
+		region = credentials_region(service->credentials);
+	service->region = strdup(region ? region : "us-east-1");
+	return service->region ? 0 : -ENOMEM;
+}
+
+int origin_s3_create(const char *source, const struct origin_settings *settings,
+		     struct origin **ret, char *msg, size_t msg_size)
+{
+	struct origin_s3 *s3 = calloc(1, sizeof(*s3));
+	int err;
+
+	if (!s3) {
+		snprintf(msg, msg_size, "out of memory");
+		return -ENOMEM;
+	}
+	s3->base.ops = &s3_ops;
+	err = parse_source(s3, source, msg, msg_size);
+	if (!err)
+		err = credentials_create(settings, &s3->service.credentials, msg, msg_size);
+	if (!err)
+		err = set_region(&s3->service, settings);
+	if (!err)
+		err = parse_endpoint(&s3->service, settings, msg, msg_size);
+	if (!err)
+		err = http_client_init(&s3->service.client, &s3->base, settings);
+	if (!err && asprintf(&s3->base.identity, "%s/%s %s", s3->service.url, s3->prefix,
+			     credentials_identity(s3->service.credentials)) < 0) {
+		s3->base.identity = NULL;
+		err = -ENOMEM;
+	}
+	if (err == -ENOMEM)
+		snprintf(msg, msg_size, "out of memory");
+	if (err) {
+		s3_destroy(&s3->base);
+		return err;
+	}
+	*ret = &s3->base;
+	return 0;
+}
