@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <inttypes.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/socket.h>
 
 #include "cleanup.h"
 #include "http.h"
@@ -254,6 +257,19 @@ static size_t on_write(char *data, size_t size, size_t count, void *arg)
 	return to_body(call, data, len, call->body_max);
 }
 
+/*
+ * A server that sends head and body apart, with Nagle's algorithm on, holds the body
+ * until the head is acknowledged: radosgw does so as it comes. At once, then, rather
+ * than after the 40 ms of a delayed acknowledgement.
+ */
+static void acknowledge(struct http_call *call)
+{
+	int fd = loop_curl_fd(call->easy), on = 1;
+
+	if (fd >= 0)
+		setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof(on));
+}
+
 static size_t on_header(char *data, size_t size, size_t count, void *arg)
 {
 	struct http_call *call = arg;
@@ -261,6 +277,8 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
 	call->last_ns = loop_now_ns();
 	if (!call->in_body)
 		http_reply_line(&call->reply, data, size * count);
+	if (size * count <= 2)
+		acknowledge(call);
 	return size * count;
 }
 

@@ -70,6 +70,8 @@ void loop_post(struct loop *loop, struct loop_task *task);
 typedef void (*loop_curl_fn)(CURL *easy, CURLcode result, void *arg);
 int loop_curl_add(struct loop *loop, CURL *easy, loop_curl_fn done, void *arg);
 void loop_curl_remove(struct loop *loop, CURL *easy);
+/* The socket that a transfer under way uses, or -1: not known. Its callbacks may ask. */
+int loop_curl_fd(CURL *easy);
 /* Limits of the multi handle: connections per host. */
 void loop_curl_limit(struct loop *loop, long connections_per_host);
 

@@ -33,6 +33,7 @@ struct socket {
 struct transfer {
 	loop_curl_fn done;
 	void *arg;
+	curl_socket_t fd; /* as libcurl last told, -1: not yet */
 };
 
 static struct loop_curl *of_timer(struct loop_timer *timer)
@@ -138,8 +139,10 @@ static int on_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *so
 {
 	struct loop_curl *lc = arg;
 	struct socket *s = socket_arg;
+	struct transfer *transfer = NULL;
 
-	(void)easy;
+	if (!curl_easy_getinfo(easy, CURLINFO_PRIVATE, &transfer) && transfer)
+		transfer->fd = what == CURL_POLL_REMOVE ? CURL_SOCKET_BAD : fd;
 	if (what == CURL_POLL_REMOVE) {
 		if (!s)
 			return 0;
@@ -178,7 +181,7 @@ int loop_curl_add(struct loop *loop, CURL *easy, loop_curl_fn done, void *arg)
 
 	if (!transfer)
 		return -ENOMEM;
-	*transfer = (struct transfer){ .done = done, .arg = arg };
+	*transfer = (struct transfer){ .done = done, .arg = arg, .fd = CURL_SOCKET_BAD };
 	curl_easy_setopt(easy, CURLOPT_PRIVATE, transfer);
 	curl_easy_setopt(easy, CURLOPT_SHARE, lc->share);
 	if (curl_multi_add_handle(lc->multi, easy) != CURLM_OK) {
@@ -193,6 +196,14 @@ int loop_curl_add(struct loop *loop, CURL *easy, loop_curl_fn done, void *arg)
 void loop_curl_remove(struct loop *loop, CURL *easy)
 {
 	detach(loop_curl(loop), easy);
+}
+
+int loop_curl_fd(CURL *easy)
+{
+	struct transfer *transfer = NULL;
+
+	curl_easy_getinfo(easy, CURLINFO_PRIVATE, &transfer);
+	return transfer ? transfer->fd : -1;
 }
 
 void loop_curl_limit(struct loop *loop, long connections_per_host)
