@@ -10,7 +10,7 @@ struct config;
 struct core;
 struct loop;
 struct origin;
-struct origin_settings;
+struct store;
 
 /* Makes buffers, opens the store and the table; starts no thread. msg: a sentence on failure. */
 int core_create(const struct config *config, struct core **ret, char *msg, size_t msg_size);
@@ -48,5 +48,16 @@ int core_origin(struct core *core, const char *source, const char *options,
  * (WFS_REQ_RESUMED), so that nothing is punched under a reader.
  */
 void core_allow_eviction(struct core *core, int allowed);
+
+/*
+ * Waits until all blocks that are whole now are durable or given up and their watches
+ * told, at most timeout_ms: -ETIMEDOUT. Not on a worker's thread.
+ */
+int core_sync(struct core *core, uint64_t timeout_ms);
+
+/* NULL: nothing is kept. */
+struct store *core_store(const struct core *core);
+/* Calls fn for every origin in use, with a lock held: fn may not call back. Any thread. */
+void core_each_origin(struct core *core, void (*fn)(void *arg, struct origin *origin), void *arg);
 
 #endif /* WFS_CORE_H */

@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: MIT
+/*
+ * hold: whole blocks in their buffers, on their way to the cache file or given up.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine.h"
+
+#define LOG_AREA "hold"
+#include "log.h"
+
+/* Bytes of writes under way. */
+#define HOLD_WRITING_MAX (64ULL << 20)
+
+static void hold_unlist(struct core *core, struct block *block)
+{
+	if (block->held_prev)
+		block->held_prev->held_next = block->held_next;
+	else
+		core->held_first = block->held_next;
+	if (block->held_next)
+		block->held_next->held_prev = block->held_prev;
+	else
+		core->held_last = block->held_prev;
+	counter_sub(held_blocks, 1);
+}
+
+void hold_begin(struct block *block)
+{
+	struct core *core = block->object->core;
+
+	block->state = BLOCK_HELD;
+	block->whole_ns = counter_now();
+	block_get(block);
+	block->held_seq = ++core->held_seq;
+	block->held_prev = core->held_last;
+	if (core->held_last)
+		core->held_last->held_next = block;
+	else
+		core->held_first = block;
+	core->held_last = block;
+	counter_add(held_blocks, 1);
+	if (block->from_cache) {
+		block->hold = HOLD_STORED;
+	} else if (block->object->file && !core->stopping) {
+		block->hold = HOLD_PENDING;
+		block_list_add(&core->writes, block);
+		core_kick(core, &core->workers[block->worker]);
+	} else {
+		block->hold = HOLD_DROPPED;
+	}
+	hold_settle(block);
+}
+
+void hold_settle(struct block *block)
+{
+	struct core *core = block->object->core;
+	struct worker *worker = &core->workers[block->worker];
+
+	if ((block->hold != HOLD_STORED && block->hold != HOLD_DROPPED) || block->wants)
+		return;
+	block->dropped = block->hold == HOLD_DROPPED;
+	block->hold = HOLD_TELLING;
+	if (block->dropped) {
+		/* Whoever asks from now on gets it anew. */
+		block_unhash(block);
+		counter_add(blocks_dropped, 1);
+	}
+	block->settle_next = worker->settle;
+	worker->settle = block;
+	core_kick(core, worker);
+}
+
+void hold_tell(struct block *block)
+{
+	struct core *core = block->object->core;
+
+	if (block->dropped)
+		object_tell_dropped(block->object, block);
+	else
+		object_tell_stored(block->object, block);
+
+	SCOPED_LOCK(&core->lock);
+	hold_unlist(core, block);
+	pthread_cond_broadcast(&core->changed);
+	block_put(block);
+}
+
+static void hold_give_up(struct block *block)
+{
+	block->hold = HOLD_DROPPED;
+	hold_settle(block);
+}
+
+/* On the store's thread. */
+static void hold_recorded(struct store_record *record, int error)
+{
+	struct block *block = container_of(record, struct block, record);
+	struct core *core = block->object->core;
+
+	SCOPED_LOCK(&core->lock);
+	if (error) {
+		counter_add(store_errors, 1);
+		hold_give_up(block);
+		return;
+	}
+	counter_add(blocks_stored, 1);
+	counter_waited(COUNTER_WAIT_store, counter_now() - block->whole_ns);
+	block->hold = HOLD_STORED;
+	hold_settle(block);
+}
+
+static void hold_written(void *arg, int error)
+{
+	struct block *block = arg;
+	struct core *core = block->object->core;
+	struct store_file *file = block->object->file;
+
+	SCOPED_LOCK(&core->lock);
+	core->writing--;
+	core->writing_bytes -= block->len;
+	pthread_cond_broadcast(&core->changed);
+	if (error) {
+		counter_add(store_errors, 1);
+		store_failed(file, error);
+		store_unreserve(file, block->len);
+		hold_give_up(block);
+	} else {
+		counter_add(stored_bytes, block->len);
+		block->hold = HOLD_WRITTEN;
+		block->record = (struct store_record){
+			.file = file,
+			.block = block->nr,
+			.len = block->len,
+			.sums = block->sums,
+			.units = block->units,
+			.done = hold_recorded,
+		};
+		store_commit(&block->record);
+	}
+	if (core_self() >= 0)
+		core_kick(core, &core->workers[core_self()]);
+}
+
+static int hold_write(struct worker *worker, struct block *block)
+{
+	struct core *core = worker->core;
+	uint64_t tail = ((block->len + 4095) & ~4095ULL) - block->len;
+	int err;
+
+	memset(block->bytes + block->len, 0, tail);
+	core->writing++;
+	core->writing_bytes += block->len;
+	block->hold = HOLD_WRITING;
+	err = store_io_start(block->object->file, worker->loop, true,
+			     block->nr << block->object->block_shift, block->bytes, block->len,
+			     hold_written, block);
+	if (err) {
+		core->writing--;
+		core->writing_bytes -= block->len;
+	}
+	return err;
+}
+
+void hold_pump(struct worker *worker)
+{
+	struct core *core = worker->core;
+	struct block *block;
+	int err;
+
+	while ((block = core->writes.first)) {
+		struct store_file *file = block->object->file;
+
+		if (core->writing && core->writing_bytes + block->len > HOLD_WRITING_MAX)
+			break;
+		err = store_reserve(file, block->nr, block->len);
+		if (err == -EAGAIN)
+			break;
+		block_list_remove(block);
+		if (!err) {
+			err = hold_write(worker, block);
+			if (err)
+				store_unreserve(file, block->len);
+		}
+		if (err)
+			hold_give_up(block);
+	}
+}
+
+void hold_drop(struct core *core, uint32_t units)
+{
+	struct block *block, *next;
+	uint32_t dropped = 0;
+
+	for (block = core->writes.first; block && dropped < units; block = next) {
+		next = block->next;
+		if (block->wants && !core->stopping)
+			continue;
+		dropped += block->units;
+		block_list_remove(block);
+		hold_give_up(block);
+	}
+}
+
+int hold_sync(struct core *core, uint64_t timeout_ms)
+{
+	struct timespec until;
+	uint64_t target;
+	int err = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += (time_t)(timeout_ms / 1000);
+	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_sec++;
+		until.tv_nsec -= 1000000000;
+	}
+	if (core->store)
+		store_hurry(core->store);
+
+	SCOPED_LOCK(&core->lock);
+	target = core->held_seq;
+	while (core->held_first && core->held_first->held_seq <= target && !err)
+		err = pthread_cond_timedwait(&core->changed, &core->lock, &until);
+	return -err;
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * store: the cache directories. One sparse data file per object version, an index
+ * (LMDB) that says which blocks are durable and their sums.
+ *
+ * A block goes: store_reserve -> write by store_io_start -> store_commit -> recorded.
+ * Its record is removed durably before its bytes are. Any thread, unless said.
+ */
+#ifndef WFS_STORE_H
+#define WFS_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct config;
+struct io_uring;
+struct loop;
+struct store;
+struct store_file;
+
+/* What identifies the bytes of a data file. */
+struct store_key {
+	const char *identity, *path, *version;
+	uint64_t size;
+	uint32_t block_shift;
+};
+
+/* Called on the store's own thread, no lock held. */
+struct store_ops {
+	/*
+	 * May the block's bytes go? 0: nobody reads it until evicted() is called;
+	 * -EBUSY: another one.
+	 */
+	int (*evict)(void *arg, struct store_file *file, uint64_t block);
+	void (*evicted)(void *arg, struct store_file *file, uint64_t block, bool removed);
+	/* store_reserve() may succeed now where it said -EAGAIN, or will say -ENOSPC. */
+	void (*space)(void *arg);
+	void *arg;
+};
+
+/* Opens the directories, each locked. -errno with a sentence: in use, foreign format, ... */
+int store_create(const struct config *config, const struct store_ops *ops, struct store **ret,
+		 char *msg, size_t msg_size);
+/* Starts the store's thread: flushing, eviction, cleaning. */
+int store_start(struct store *store);
+/* Records what was committed, ends the thread. */
+void store_stop(struct store *store);
+void store_destroy(struct store *store);
+/* Takes capacity, marks and interval from a configuration read again. */
+void store_reload(struct store *store, const struct config *config);
+
+/* Ties the directories' locks to a ring, so that they outlive its writes. */
+int store_register(struct store *store, struct io_uring *ring);
+
+/* Finds or makes the data file. *ret holds one reference. */
+int store_file_open(struct store *store, const struct store_key *key, struct store_file **ret);
+struct store_file *store_file_ref(struct store_file *file);
+void store_file_put(struct store_file *file);
+/* Descriptor (O_RDWR | O_DIRECT), opened again if it was closed for lack of use; or -errno. */
+int store_file_fd(struct store_file *file);
+/* The same, kept open until store_file_end(). */
+int store_file_begin(struct store_file *file);
+void store_file_end(struct store_file *file);
+/* The file's key, valid while it is referenced. */
+const struct store_key *store_file_key(const struct store_file *file);
+
+/* 0 with the block's sums, or -ENOENT. */
+int store_lookup(struct store_file *file, uint64_t block, uint64_t *sums, uint32_t units);
+/* As object_map(). */
+int store_map(struct store_file *file, uint64_t first, uint64_t count, uint64_t *bitmap,
+	      uint64_t *sums, size_t *ret_sums);
+/* Bytes of the file that are recorded. */
+uint64_t store_file_cached(struct store_file *file);
+
+/*
+ * Room for a block: 0, -EAGAIN (ops->space() will say when to ask again), -ENOSPC. What
+ * was reserved is given back by store_unreserve() or becomes used by store_commit().
+ */
+int store_reserve(struct store_file *file, uint64_t block, uint64_t len);
+void store_unreserve(struct store_file *file, uint64_t len);
+
+/* A block that has been written. Owned by the caller, alive until done(). */
+struct store_record {
+	struct store_record *next;
+	struct store_file *file;	/* the caller's reference */
+	uint64_t block, len;
+	const uint64_t *sums;		/* alive until done() */
+	uint32_t units;
+	bool fresh;			/* the store's */
+	/* On the store's thread, no lock held. 0: durable and recorded. */
+	void (*done)(struct store_record *record, int error);
+};
+/* The block has been written: makes it durable, soon, and records it. */
+void store_commit(struct store_record *record);
+/* A write failed with this error: the directory rests for a while. */
+void store_failed(struct store_file *file, int error);
+/* Makes what was committed durable without waiting for more. */
+void store_hurry(struct store *store);
+
+/* The block failed its check: its record is removed. */
+void store_forget(struct store_file *file, uint64_t block);
+
+void store_allow_eviction(struct store *store, bool allowed);
+
+/*
+ * Removes all blocks of objects of this identity at or below path ("": all of them),
+ * busy ones excepted. Waits for it. *ret_blocks, *ret_busy count.
+ */
+int store_evict(struct store *store, const char *identity, const char *path,
+		uint64_t *ret_blocks, uint64_t *ret_busy);
+
+/* For `wfs stat`: one directory each, until fn is through. */
+struct store_dir_info {
+	const char *path;
+	uint64_t capacity, used, files, index_bytes;
+	bool failed;
+};
+void store_each_dir(struct store *store, void (*fn)(void *arg, const struct store_dir_info *info),
+		    void *arg);
+
+/*
+ * store_io: one block to or from its file through a ring, in pieces. On the loop's thread.
+ */
+
+typedef void (*store_io_fn)(void *arg, int error);
+/*
+ * len is rounded up to 4 KiB: the buffer has room for it. Done is called once, from the
+ * loop. 0 or -errno (done is not called then).
+ */
+int store_io_start(struct store_file *file, struct loop *loop, bool write, uint64_t offset,
+		   void *bytes, uint64_t len, store_io_fn done, void *arg);
+
+#endif /* WFS_STORE_H */
