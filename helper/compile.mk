@@ -6,11 +6,18 @@ PKG_CONFIG ?= pkg-config
 PACKAGES := libcurl liburing jansson expat libcrypto libxxhash inih \
 	libnl-3.0 libnl-genl-3.0 libmicrohttpd libsystemd
 
+# SANITIZE=address,undefined or SANITIZE=thread; ASAN=1 and TSAN=1 are short for them.
 ifeq ($(ASAN),1)
-SANITIZE := -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+SANITIZE := address,undefined
 endif
 ifeq ($(TSAN),1)
-SANITIZE := -fsanitize=thread -fno-omit-frame-pointer
+SANITIZE := thread
+endif
+ifneq ($(SANITIZE),)
+SANITIZER := -fsanitize=$(SANITIZE) -fno-omit-frame-pointer
+ifneq ($(findstring undefined,$(SANITIZE)),)
+SANITIZER += -fno-sanitize-recover=undefined
+endif
 endif
 
 CFLAGS ?= -O2 -g
@@ -27,7 +34,7 @@ endif
 endif
 
 # Objects built with other flags are not reused.
-FLAGS := $(CC) $(CFLAGS) $(CPPFLAGS) $(SANITIZE)
+FLAGS := $(CC) $(CFLAGS) $(CPPFLAGS) $(SANITIZER)
 
 $(O)/obj/flags: FORCE
 	@mkdir -p $(@D)
@@ -35,7 +42,7 @@ $(O)/obj/flags: FORCE
 
 $(O)/obj/%.o: $(SRC)/%.c $(O)/obj/flags
 	@mkdir -p $(@D)
-	$(CC) $(CPPFLAGS) $(CFLAGS) $(SANITIZE) -MMD -MP -c -o $@ $<
+	$(CC) $(CPPFLAGS) $(CFLAGS) $(SANITIZER) -MMD -MP -c -o $@ $<
 
 .PHONY: FORCE
 FORCE:
