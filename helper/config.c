@@ -33,7 +33,8 @@ int config_bytes(const char *text, uint64_t *ret_bytes)
 		unit = strchr(units, *end & ~0x20);
 		if (!unit)
 			return -EINVAL;
-		scale = pow(1024, (double)(unit - units + 1));
+		for (const char *u = units; u <= unit; u++)
+			scale *= 1024;
 		end++;
 		if (!strcmp(end, "iB") || !strcmp(end, "B"))
 			end += strlen(end);
@@ -239,7 +240,7 @@ static int config_set_field(struct config *config, const struct config_key *key,
 		return config_bytes(value, field);
 	case TYPE_UINT:
 		if (config_number(value, &number, &percent) || percent || number < 1 ||
-		    number > 65536 || floor(number) != number)
+		    number > 65536 || (double)(unsigned int)number != number)
 			return -EINVAL;
 		*(unsigned int *)field = (unsigned int)number;
 		return 0;

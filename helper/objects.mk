@@ -15,7 +15,7 @@ COMMON_OBJS := \
 	store.o store_file.o store_index.o store_io.o store_thread.o evict.o
 
 # The daemon: main file wfsd.c.
-WFSD_OBJS := wfsd.o \
+WFSD_OBJS := wfsd.o server.o server_command.o job.o ask.o report.o metrics.o \
 	kernel.o channel.o payload.o \
 	requests.o requests_mount.o requests_names.o requests_data.o node.o
 

@@ -1,0 +1,523 @@
+// SPDX-License-Identifier: MIT
+/*
+ * job: `wfs fetch`: brings a source, one object or all below a prefix, into the cache.
+ */
+#include <curl/curl.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "cleanup.h"
+#include "counters.h"
+#include "fetch.h"
+#include "object.h"
+#include "server_impl.h"
+
+#define LOG_AREA "job"
+#include "log.h"
+
+#define JOB_WINDOW_SHIFT 29
+#define JOB_INFLIGHT_BYTES (128ULL << 20)
+#define JOB_INFLIGHT_WANTS 128
+#define JOB_PROGRESS_NS 200000000ULL
+
+struct job_file {
+	struct job_file *next;
+	char *path;
+	struct origin_attr *attr;	/* allocated to fit, its version cut to its length */
+};
+
+struct job {
+	struct connection *connection;
+	struct core *core;
+	struct origin *origin;
+	uint32_t block_shift;
+	bool verify;
+	struct job_file *files, **files_end;
+	char **dirs;			/* to be listed */
+	size_t dir_count, dir_size;
+	const char *dir;		/* being listed */
+	uint64_t file_count, files_done, total, unkept, missing;
+	uint64_t progress_ns, start_ns;
+	pthread_mutex_t lock;		/* what follows */
+	pthread_cond_t changed;
+	uint64_t inflight_bytes, inflight;
+	uint64_t done, fetched, failed;
+	int error;
+	char message[SERVER_MESSAGE];
+};
+
+struct job_want {
+	struct fetch_want want;
+	struct job *job;
+	uint64_t len;
+};
+
+static void job_data(struct fetch_want *want, uint32_t unit, uint32_t units, const void *bytes,
+		     uint32_t len)
+{
+	struct job *job = container_of(want, struct job_want, want)->job;
+
+	(void)unit;
+	(void)units;
+	(void)bytes;
+	SCOPED_LOCK(&job->lock);
+	job->done += len;
+	job->fetched += len;
+}
+
+static void job_done(struct fetch_want *want, int error, const char *message)
+{
+	struct job_want *mine = container_of(want, struct job_want, want);
+	struct job *job = mine->job;
+
+	fetch_release(want);
+	SCOPED_LOCK(&job->lock);
+	job->inflight--;
+	job->inflight_bytes -= mine->len;
+	if (error) {
+		job->failed++;
+		if (!job->error) {
+			job->error = error;
+			snprintf(job->message, sizeof(job->message), "%s: %s",
+				 object_path(want->object), message ? message : strerror(-error));
+		}
+	}
+	pthread_cond_broadcast(&job->changed);
+	object_unref(want->object);
+	free(mine);
+}
+
+static bool job_stopped(const struct job *job)
+{
+	return job->connection->broken || job->connection->server->stopping;
+}
+
+static void job_progress(struct job *job, bool always)
+{
+	uint64_t now = counter_now(), done, fetched;
+
+	if (!always && now - job->progress_ns < JOB_PROGRESS_NS)
+		return;
+	job->progress_ns = now;
+	pthread_mutex_lock(&job->lock);
+	done = job->done;
+	fetched = job->fetched;
+	pthread_mutex_unlock(&job->lock);
+	server_progress(job->connection,
+			json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "files",
+				  (json_int_t)job->file_count, "files_done",
+				  (json_int_t)job->files_done, "bytes", (json_int_t)job->total,
+				  "done", (json_int_t)done, "fetched", (json_int_t)fetched,
+				  "seconds", (double)(now - job->start_ns) / 1e9));
+}
+
+/* Waits until so many bytes and one more want fit, 0: until nothing is on its way. */
+static void job_wait(struct job *job, uint64_t len)
+{
+	for (;;) {
+		struct timespec until;
+		bool fits;
+
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += JOB_PROGRESS_NS;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_sec++;
+			until.tv_nsec -= 1000000000;
+		}
+		pthread_mutex_lock(&job->lock);
+		fits = !job->inflight ||
+		       (len && job->inflight < JOB_INFLIGHT_WANTS &&
+			job->inflight_bytes + len <= JOB_INFLIGHT_BYTES);
+		if (!fits)
+			pthread_cond_timedwait(&job->changed, &job->lock, &until);
+		pthread_mutex_unlock(&job->lock);
+		if (fits)
+			return;
+		job_progress(job, false);
+	}
+}
+
+static int job_block(struct job *job, struct object *object, uint64_t block, uint64_t len)
+{
+	struct job_want *mine;
+	int err;
+
+	job_wait(job, len);
+	mine = calloc(1, sizeof(*mine));
+	if (!mine)
+		return -ENOMEM;
+	mine->job = job;
+	mine->len = len;
+	mine->want = (struct fetch_want){
+		.object = object_ref(object),
+		.block = block,
+		.units = object_units(object, block),
+		.why = FETCH_PREFETCH,
+		.data = job_data,
+		.done = job_done,
+	};
+	pthread_mutex_lock(&job->lock);
+	job->inflight++;
+	job->inflight_bytes += len;
+	pthread_mutex_unlock(&job->lock);
+	err = fetch_start(job->core, &mine->want);
+	if (err) {
+		pthread_mutex_lock(&job->lock);
+		job->inflight--;
+		job->inflight_bytes -= len;
+		pthread_mutex_unlock(&job->lock);
+		object_unref(object);
+		free(mine);
+	}
+	return err;
+}
+
+typedef int (*job_block_fn)(struct job *job, struct object *object, uint64_t block, uint64_t len);
+
+static int job_cached(struct job *job, struct object *object, uint64_t block, uint64_t len)
+{
+	if (job->verify)
+		return job_block(job, object, block, len);
+	SCOPED_LOCK(&job->lock);
+	job->done += len;
+	return 0;
+}
+
+static int job_missing(struct job *job, struct object *object, uint64_t block, uint64_t len)
+{
+	(void)object;
+	(void)block;
+	(void)len;
+	job->missing++;
+	return 0;
+}
+
+/* Calls one of two for each block. */
+static int job_each_block(struct job *job, struct object *object, job_block_fn cached,
+			  job_block_fn absent)
+{
+	uint32_t shift = object_block_shift(object);
+	uint64_t size = object_attr(object)->size, window = 1ULL << (JOB_WINDOW_SHIFT - shift);
+	uint64_t blocks = size ? ((size - 1) >> shift) + 1 : 0;
+	cleanup_free uint64_t *bitmap = calloc(window / 64 + 1, sizeof(*bitmap));
+	cleanup_free uint64_t *sums = calloc(1ULL << (JOB_WINDOW_SHIFT - 16), sizeof(*sums));
+	int err = bitmap && sums ? 0 : -ENOMEM;
+
+	for (uint64_t first = 0; first < blocks && !err; first += window) {
+		uint64_t count = blocks - first < window ? blocks - first : window;
+		size_t n;
+
+		err = object_map(object, first, count, bitmap, sums, &n);
+		for (uint64_t i = 0; i < count && !err && !job_stopped(job); i++) {
+			uint64_t block = first + i, len = 1ULL << shift;
+			bool is_cached = bitmap[i / 64] >> (i % 64) & 1;
+
+			if (len > size - (block << shift))
+				len = size - (block << shift);
+			if (is_cached && cached)
+				err = cached(job, object, block, len);
+			else if (!is_cached && absent)
+				err = absent(job, object, block, len);
+		}
+	}
+	return err;
+}
+
+static int job_add_file(struct job *job, const char *path, const struct origin_attr *attr)
+{
+	struct job_file *file = calloc(1, sizeof(*file));
+	size_t size = offsetof(struct origin_attr, version) + strlen(attr->version) + 1;
+
+	if (!file)
+		return -ENOMEM;
+	file->path = strdup(path);
+	file->attr = malloc(size);
+	if (!file->path || !file->attr) {
+		free(file->path);
+		free(file->attr);
+		free(file);
+		return -ENOMEM;
+	}
+	memcpy(file->attr, attr, size);
+	*job->files_end = file;
+	job->files_end = &file->next;
+	job->file_count++;
+	job->total += attr->size;
+	return 0;
+}
+
+static int job_add_dir(struct job *job, char *path)
+{
+	if (job->dir_count == job->dir_size) {
+		size_t size = job->dir_size ? job->dir_size * 2 : 16;
+		char **dirs = reallocarray(job->dirs, size, sizeof(*dirs));
+
+		if (!dirs)
+			return -ENOMEM;
+		job->dirs = dirs;
+		job->dir_size = size;
+	}
+	job->dirs[job->dir_count++] = path;
+	return 0;
+}
+
+static int job_entry(void *arg, const struct origin_entry *entry)
+{
+	struct job *job = arg;
+	char *path;
+	int err = 0;
+
+	if (job_stopped(job))
+		return -ECANCELED;
+	if (asprintf(&path, "%s%s%s", job->dir, *job->dir ? "/" : "", entry->name) < 0)
+		return -ENOMEM;
+	if (S_ISDIR(entry->attr.mode)) {
+		err = job_add_dir(job, path);
+		if (!err)
+			return 0;
+	} else if (S_ISREG(entry->attr.mode)) {
+		err = job_add_file(job, path, &entry->attr);
+	}
+	free(path);
+	job_progress(job, false);
+	return err;
+}
+
+static int job_list(struct job *job, char *msg, size_t msg_size)
+{
+	struct asker *asker = job->connection->server->asker;
+	int err = 0;
+
+	while (job->dir_count && !err) {
+		cleanup_free char *dir = job->dirs[--job->dir_count];
+		uint64_t skipped = 0;
+
+		job->dir = dir;
+		err = ask_list(asker, job->origin, dir, job_entry, job, &skipped, msg, msg_size);
+		counter_add(hidden_keys, skipped);
+	}
+	return err;
+}
+
+/* Opens the file's object; a version that the listing did not tell is asked for. */
+static int job_open(struct job *job, const struct job_file *file, struct object **ret)
+{
+	struct origin_attr attr = { .mode = 0 };
+	char msg[SERVER_MESSAGE] = "";
+	int err = 0;
+
+	memcpy(&attr, file->attr,
+	       offsetof(struct origin_attr, version) + strlen(file->attr->version) + 1);
+	if (!*attr.version)
+		err = ask_stat(job->connection->server->asker, job->origin, file->path, &attr, msg,
+			       sizeof(msg));
+	if (!err)
+		err = object_open(job->core, job->origin, file->path, &attr, job->block_shift, ret);
+	if (err) {
+		SCOPED_LOCK(&job->lock);
+		job->failed++;
+		if (!job->error) {
+			job->error = err;
+			snprintf(job->message, sizeof(job->message), "%s: %s", file->path,
+				 *msg ? msg : strerror(-err));
+		}
+	}
+	return err;
+}
+
+static void job_run(struct job *job)
+{
+	for (const struct job_file *file = job->files; file && !job_stopped(job);
+	     file = file->next) {
+		struct object *object;
+
+		if (!job_open(job, file, &object)) {
+			/* Without a cache file nothing would be left of what is fetched. */
+			if (file->attr->size && object_fd(object) < 0)
+				job->unkept++;
+			else if (job_each_block(job, object, job_cached, job_block))
+				job->failed++;
+			object_unref(object);
+		}
+		job->files_done++;
+		job_progress(job, false);
+	}
+	job_wait(job, 0);
+}
+
+/* What could not be stored after all. */
+static int job_settle(struct job *job, char *msg, size_t msg_size)
+{
+	int err = -ETIMEDOUT;
+
+	while (err == -ETIMEDOUT && !job_stopped(job)) {
+		err = core_sync(job->core, 1000);
+		job_progress(job, false);
+	}
+	for (const struct job_file *file = job->files; file && !err && !job_stopped(job);
+	     file = file->next) {
+		struct object *object;
+
+		if (job_open(job, file, &object))
+			continue;
+		if (!file->attr->size || object_fd(object) >= 0)
+			job_each_block(job, object, NULL, job_missing);
+		object_unref(object);
+	}
+	if (job_stopped(job)) {
+		snprintf(msg, msg_size, "ended before all was fetched");
+		return -ECANCELED;
+	}
+	if (job->error) {
+		snprintf(msg, msg_size, "%s", job->message);
+		return job->error;
+	}
+	if (job->unkept) {
+		snprintf(msg, msg_size,
+			 "%llu of %llu files cannot be kept: their origin gives no proof of their version, or the cache is out of use",
+			 (unsigned long long)job->unkept, (unsigned long long)job->file_count);
+		return -EOPNOTSUPP;
+	}
+	if (job->missing) {
+		snprintf(msg, msg_size,
+			 "%llu blocks were fetched but are not in the cache: it is full, or its disk is too slow",
+			 (unsigned long long)job->missing);
+		return -ENOSPC;
+	}
+	return job->failed ? -EIO : 0;
+}
+
+/*
+ * A source that is one object is looked at from its directory, as a mount of that
+ * would, so that both find the same cached blocks.
+ */
+static int job_single(struct job *job, const char *source, const char *options, char *msg,
+		      size_t msg_size)
+{
+	struct asker *asker = job->connection->server->asker;
+	const char *slash = strrchr(source, '/');
+	cleanup_free char *parent = NULL, *name = NULL;
+	struct origin_attr attr;
+	struct origin *origin;
+	int err;
+
+	if (!slash || !slash[1] || slash - source < 8)
+		return -EINVAL;
+	parent = strndup(source, (size_t)(slash - source) + 1);
+	name = strdup(slash + 1);
+	if (!parent || !name)
+		return -ENOMEM;
+	if (!strncmp(source, "http", 4)) {
+		char *plain = curl_easy_unescape(NULL, name, 0, NULL);
+
+		free(name);
+		name = plain ? strdup(plain) : NULL;
+		curl_free(plain);
+		if (!name)
+			return -ENOMEM;
+	}
+	err = core_origin(job->core, parent, options, &origin, msg, msg_size);
+	if (err)
+		return err;
+	err = ask_stat(asker, origin, name, &attr, msg, msg_size);
+	if (err || !S_ISREG(attr.mode)) {
+		origin_unref(origin);
+		return err ? err : -EISDIR;
+	}
+	origin_unref(job->origin);
+	job->origin = origin;
+	return job_add_file(job, name, &attr);
+}
+
+static int job_prepare(struct job *job, const json_t *request, char *msg, size_t msg_size)
+{
+	const char *source = json_string_value(json_object_get(request, "source"));
+	const char *options = json_string_value(json_object_get(request, "options"));
+	json_int_t block = json_integer_value(json_object_get(request, "block"));
+	struct origin_attr attr;
+	char *root;
+	int err;
+
+	if (!source)
+		return -EINVAL;
+	job->block_shift = 22;
+	if (block) {
+		for (job->block_shift = 16; job->block_shift < 26; job->block_shift++)
+			if (1LL << job->block_shift >= block)
+				break;
+		if (1LL << job->block_shift != block) {
+			snprintf(msg, msg_size, "the block size is a power of two from 64K to 64M");
+			return -EINVAL;
+		}
+	}
+	job->verify = json_is_true(json_object_get(request, "verify"));
+	err = core_origin(job->core, source, options, &job->origin, msg, msg_size);
+	if (!err)
+		err = ask_stat(job->connection->server->asker, job->origin, "", &attr, msg,
+			       msg_size);
+	if (err)
+		return err;
+	if (!S_ISDIR(attr.mode)) {
+		if (!job_single(job, source, options, msg, msg_size))
+			return 0;
+		return job_add_file(job, "", &attr);
+	}
+	root = strdup("");
+	err = root ? job_add_dir(job, root) : -ENOMEM;
+	if (err) {
+		free(root);
+		return err;
+	}
+	return job_list(job, msg, msg_size);
+}
+
+static void job_free(struct job *job)
+{
+	while (job->files) {
+		struct job_file *file = job->files;
+
+		job->files = file->next;
+		free(file->path);
+		free(file->attr);
+		free(file);
+	}
+	while (job->dir_count)
+		free(job->dirs[--job->dir_count]);
+	free(job->dirs);
+	if (job->origin)
+		origin_unref(job->origin);
+	pthread_cond_destroy(&job->changed);
+	pthread_mutex_destroy(&job->lock);
+}
+
+int job_fetch(struct connection *connection, const json_t *request, json_t **ret_result,
+	      char *msg, size_t msg_size)
+{
+	struct job job = {
+		.connection = connection,
+		.core = connection->server->core,
+		.start_ns = counter_now(),
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.changed = PTHREAD_COND_INITIALIZER,
+	};
+	int err;
+
+	job.files_end = &job.files;
+	err = job_prepare(&job, request, msg, msg_size);
+	if (!err) {
+		job_run(&job);
+		err = job_settle(&job, msg, msg_size);
+		job_progress(&job, true);
+	}
+	if (!err)
+		*ret_result = json_pack("{s:I, s:I, s:I, s:f}", "files", (json_int_t)job.file_count,
+					"bytes", (json_int_t)job.total, "fetched",
+					(json_int_t)job.fetched, "seconds",
+					(double)(counter_now() - job.start_ns) / 1e9);
+	job_free(&job);
+	return err;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT */
+/* server_impl: what the control socket's files share. Not for others. */
+#ifndef WFS_SERVER_IMPL_H
+#define WFS_SERVER_IMPL_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "ask.h"
+#include "core.h"
+#include "kernel.h"
+#include "server.h"
+
+#define SERVER_MESSAGE 512
+
+struct connection {
+	struct connection *next;
+	struct server *server;
+	pthread_t thread;
+	int fd;
+	bool ended;			/* server->lock: the thread can be joined */
+	bool broken;			/* nobody reads what is sent */
+};
+
+struct server {
+	struct core *core;
+	struct kernel *kernel;		/* NULL: --no-kernel */
+	struct asker *asker;
+	char *path;
+	int fd;
+	int stop_fd;			/* an eventfd */
+	pthread_t thread;
+	bool running;
+	_Atomic bool stopping;
+	pthread_mutex_t lock;
+	struct connection *connections;
+	unsigned int connection_count;
+};
+
+/* Sends a line; takes the reference. Sets connection->broken if nobody listens. */
+void server_send(struct connection *connection, json_t *line);
+/* The same for what is on its way: {"progress": ...}. */
+void server_progress(struct connection *connection, json_t *progress);
+
+/*
+ * One command. 0: *ret_result is what is sent beside "ok" (or NULL); -errno with a
+ * sentence.
+ */
+typedef int (*server_command_fn)(struct connection *connection, const json_t *request,
+				 json_t **ret_result, char *msg, size_t msg_size);
+server_command_fn server_command(const char *name);
+
+/* job: `wfs fetch`. */
+int job_fetch(struct connection *connection, const json_t *request, json_t **ret_result,
+	      char *msg, size_t msg_size);
+
+/* report: `wfs stat`. */
+json_t *report_json(struct core *core, struct kernel *kernel);
+
+#endif /* WFS_SERVER_IMPL_H */
