@@ -12,7 +12,7 @@ jobs	:= $(shell nproc)
 
 # DEBUG=1 means the debug kernel, wherever a kernel can be named.
 ifneq ($(DEBUG),)
-override K := debug
+K := debug
 endif
 
 .PHONY: help
@@ -59,6 +59,31 @@ tests:
 # behaviour sanitizers.
 unit:
 	+@$(MAKE) -C helper O=$(build)/helper-san SANITIZE=address,undefined unit
+
+# ---- tests -----------------------------------------------------------------
+
+.PHONY: check check-all built vm
+# K and DEBUG choose one kernel; without them all that the files ask for.
+kernels	= $(if $(DEBUG),debug,$(if $(filter command line environment,$(origin K)),$(K)))
+build-kernels = $(or $(kernels),6.1 6.12 debug)
+
+built: helper tests unit
+	+@for k in $(build-kernels); do \
+		DEBUG= $(MAKE) -s modules K=$$k || exit 1; \
+	done
+
+check: deps
+	+@$(MAKE) -s built
+	@tests/run $(if $(kernels),-k "$(kernels)") $(if $(T),-t '$(T)')
+
+check-all: deps
+	+@$(MAKE) -s built
+	@tests/run -a $(if $(T),-t '$(T)')
+
+# A shell in a VM, this tree installed in it.
+vm: deps
+	+@$(MAKE) -s helper modules
+	@vm/run -k $(K) -I
 
 # ---- install ---------------------------------------------------------------
 
