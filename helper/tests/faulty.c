@@ -82,6 +82,7 @@ static char *control(struct faulty *faulty, const char *method, const char *path
 	snprintf(url, sizeof(url), "%s/_/%s", faulty->url, path);
 	curl_easy_setopt(easy, CURLOPT_URL, url);
 	curl_easy_setopt(easy, CURLOPT_PROXY, "");
+	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
 	curl_easy_setopt(easy, CURLOPT_TIMEOUT, 20L);
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_write);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, &answer);
