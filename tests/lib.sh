@@ -86,16 +86,17 @@ skip_all() {
 }
 
 # check DESCRIPTION COMMAND...: ok when COMMAND succeeds; its output is shown when it fails.
+# COMMAND runs in this shell, so that what it sets stays.
 check() {
-	local description=$1 output status=0
+	local description=$1 status=0
 
 	shift
-	output=$("$@" 2>&1) || status=$?
+	"$@" >"$tmp/check.log" 2>&1 || status=$?
 	if [ "$status" = 0 ]; then
 		ok "$description"
 	else
 		not_ok "$description" "$* gave status $status
-$output"
+$(head -c 4000 "$tmp/check.log")"
 		return 1
 	fi
 }
@@ -145,14 +146,14 @@ at_least() {
 	fi
 }
 
-# require COMMAND...: a step without which the rest means nothing.
+# require COMMAND...: a step without which the rest means nothing; in this shell, too.
 require() {
-	local output status=0
+	local status=0
 
-	output=$("$@" 2>&1) || status=$?
+	"$@" >"$tmp/require.log" 2>&1 || status=$?
 	if [ "$status" != 0 ]; then
 		not_ok "prepare: $*" "status $status
-$output"
+$(head -c 4000 "$tmp/require.log")"
 		if [ -s "$wfsd_log" ]; then
 			diag "$(tail -n 15 "$wfsd_log")"
 		fi
