@@ -326,7 +326,14 @@ int core_sync(struct core *core, uint64_t timeout_ms)
 }
 
 /* Options that say how a source is reached; the others are the kernel's. */
-static const char *const core_options[] = { "endpoint", "region", "profile", "anon", "ca" };
+static const char *const core_options[] = { "endpoint", "region", "profile", "anon", "ca",
+					     "virtual_host" };
+
+static bool core_flag(const char *value)
+{
+	return strcmp(value, "off") && strcmp(value, "no") && strcmp(value, "0") &&
+	       strcmp(value, "false");
+}
 
 /* The value of an option in "key=value" lines, allocated; NULL: it is not there, or no memory. */
 static char *core_option(const char *options, const char *key)
@@ -424,9 +431,11 @@ static int core_origin_create(struct core *core, const char *source, char *const
 		settings.anon = false;
 	}
 	if (values[3])
-		settings.anon = strcmp(values[3], "off") && strcmp(values[3], "0");
+		settings.anon = core_flag(values[3]);
 	if (values[4])
 		settings.ca = values[4];
+	if (values[5])
+		settings.virtual_host = core_flag(values[5]);
 	return origin_create(source, &settings, ret, msg, msg_size);
 }
 

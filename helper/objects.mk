@@ -20,7 +20,8 @@ WFSD_OBJS := wfsd.o server.o server_command.o job.o ask.o report.o metrics.o \
 	requests.o requests_mount.o requests_names.o requests_data.o node.o
 
 # The command: main file wfs.c.
-WFS_OBJS := wfs.o
+WFS_OBJS := wfs.o client.o progress.o control.o \
+	cmd_mounts.o cmd_stat.o cmd_fetch.o cmd_prefetch.o cmd_drop.o
 
 # The mount helper: main file mount.c.
 MOUNT_OBJS := mount.o

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT
+/*
+ * client: asks the daemon over its control socket.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "cleanup.h"
+#include "config.h"
+#include "command.h"
+
+struct client {
+	FILE *file;
+};
+
+static const char *client_socket;
+
+void client_set_socket(const char *path)
+{
+	client_socket = path;
+}
+
+int client_open(struct client **ret)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	const char *path = client_socket ? client_socket : getenv("WFS_SOCKET");
+	struct client *client;
+	int fd;
+
+	if (!path || !*path)
+		path = CONFIG_SOCKET;
+	if (strlen(path) >= sizeof(address.sun_path))
+		return failed("the path of the control socket is too long: %s", path);
+	memcpy(address.sun_path, path, strlen(path) + 1);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return failed("cannot make a socket: %s", strerror(errno));
+	if (connect(fd, (struct sockaddr *)&address, sizeof(address))) {
+		int err = errno;
+
+		close(fd);
+		if (err == ENOENT || err == ECONNREFUSED) {
+			failed("no daemon is running (nobody serves %s): start wfsd", path);
+			return WFS_EXIT_NO_DAEMON;
+		}
+		return failed("cannot reach the daemon at %s: %s", path, strerror(err));
+	}
+	client = calloc(1, sizeof(*client));
+	if (client)
+		client->file = fdopen(fd, "r+");
+	if (!client || !client->file) {
+		free(client);
+		close(fd);
+		return failed("out of memory");
+	}
+	*ret = client;
+	return 0;
+}
+
+void client_close(struct client *client)
+{
+	if (!client)
+		return;
+	fclose(client->file);
+	free(client);
+}
+
+int client_ask(struct client *client, json_t *request, client_line_fn line, void *arg,
+	       json_t **ret)
+{
+	cleanup_free char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
+	cleanup_free char *buffer = NULL;
+	size_t size = 0;
+
+	json_decref(request);
+	if (!text)
+		return failed("the request cannot be written as JSON (a name that is no UTF-8?)");
+	if (fprintf(client->file, "%s\n", text) < 0 || fflush(client->file)) {
+		failed("the daemon has gone");
+		return WFS_EXIT_NO_DAEMON;
+	}
+	while (getline(&buffer, &size, client->file) > 0) {
+		json_error_t error;
+		json_t *answer = json_loads(buffer, 0, &error);
+		const char *sentence;
+
+		if (!answer)
+			return failed("the daemon's answer is not understood");
+		sentence = json_string_value(json_object_get(answer, "error"));
+		if (sentence) {
+			progress_end();
+			failed("%s", sentence);
+			json_decref(answer);
+			return WFS_EXIT_FAILED;
+		}
+		if (json_is_true(json_object_get(answer, "ok"))) {
+			if (ret)
+				*ret = answer;
+			else
+				json_decref(answer);
+			return 0;
+		}
+		if (line)
+			line(arg, answer);
+		json_decref(answer);
+	}
+	progress_end();
+	failed("the daemon has gone in the middle of it");
+	return WFS_EXIT_NO_DAEMON;
+}

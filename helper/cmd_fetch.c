@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT
+/*
+ * wfs fetch, wfs ls: what is asked of a source without mounting it.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "cleanup.h"
+#include "command.h"
+
+static uint64_t number(const json_t *object, const char *key)
+{
+	return (uint64_t)json_integer_value(json_object_get(object, key));
+}
+
+static void fetch_line(void *arg, const json_t *line)
+{
+	const json_t *progress = json_object_get(line, "progress");
+	const struct options *options = arg;
+
+	if (!progress)
+		return;
+	if (options->json) {
+		json_dumpf(line, stdout, JSON_COMPACT);
+		putchar('\n');
+		fflush(stdout);
+		return;
+	}
+	progress_show(number(progress, "done"), number(progress, "bytes"),
+		      json_real_value(json_object_get(progress, "seconds")));
+}
+
+static int fetch_run(const struct command *command, int argc, char **argv)
+{
+	struct client *client = NULL;
+	struct options options;
+	json_t *result = NULL, *request;
+	char bytes[32], fetched[32];
+	int first, status;
+
+	status = options_parse(command, argc, argv, "obv", 1, 1, &options, &first);
+	if (status >= 0)
+		return status;
+	status = client_open(&client);
+	if (!status) {
+		request = json_pack("{s:s, s:s, s:s?, s:I, s:b}", "command", "fetch", "source",
+				    argv[first], "options", options.mount_options, "block",
+				    (json_int_t)options.block, "verify", (int)options.verify);
+		status = client_ask(client, request, fetch_line, &options, &result);
+	}
+	if (!status) {
+		progress_end();
+		if (options.json) {
+			json_dumpf(result, stdout, JSON_COMPACT);
+			putchar('\n');
+		} else {
+			printf("%llu files, %s, of which %s were fetched in %.1f s\n",
+			       (unsigned long long)number(result, "files"),
+			       human_bytes(number(result, "bytes"), bytes, sizeof(bytes)),
+			       human_bytes(number(result, "fetched"), fetched, sizeof(fetched)),
+			       json_real_value(json_object_get(result, "seconds")));
+		}
+	}
+	json_decref(result);
+	client_close(client);
+	options_free(&options);
+	return status;
+}
+
+const struct command command_fetch = {
+	.name = "fetch",
+	.args = "[-o OPTIONS] [--block SIZE] [--verify] [--json] SOURCE",
+	.summary = "fill the cache from a source, no mount needed",
+	.help = "Brings an object, or all objects below a prefix, into the cache.\n"
+		"\n"
+		"  -o OPTIONS     as for the mount: endpoint, region, profile, anon, ca\n"
+		"  --block SIZE   block size of the mount that is to use them (default 4M)\n"
+		"  --verify       also read what is cached already and check it\n"
+		"  --json         progress and result as JSON lines\n",
+	.run = fetch_run,
+};
+
+static void ls_line(void *arg, const json_t *line)
+{
+	const json_t *entry = json_object_get(line, "entry");
+	const char *name = json_string_value(json_object_get(entry, "name"));
+	const char *type = json_string_value(json_object_get(entry, "type"));
+	const struct options *options = arg;
+	time_t mtime = (time_t)number(entry, "mtime");
+	char stamp[32] = "-";
+	struct tm tm;
+
+	if (!name || !type)
+		return;
+	if (options->json) {
+		json_dumpf(entry, stdout, JSON_COMPACT);
+		putchar('\n');
+		return;
+	}
+	if (mtime && gmtime_r(&mtime, &tm))
+		strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%SZ", &tm);
+	printf("%14llu %-20s ", (unsigned long long)number(entry, "size"), stamp);
+	/* A name may hold anything but NUL and a slash. */
+	for (const char *p = name; *p; p++) {
+		if ((unsigned char)*p < 0x20 || *p == 0x7f || *p == '\\')
+			printf("\\%03o", (unsigned char)*p);
+		else
+			putchar(*p);
+	}
+	puts(!strcmp(type, "directory") ? "/" : "");
+}
+
+static int ls_run(const struct command *command, int argc, char **argv)
+{
+	struct client *client = NULL;
+	struct options options;
+	json_t *result = NULL;
+	int first, status;
+
+	status = options_parse(command, argc, argv, "o", 1, 1, &options, &first);
+	if (status >= 0)
+		return status;
+	status = client_open(&client);
+	if (!status)
+		status = client_ask(client,
+				    json_pack("{s:s, s:s, s:s?}", "command", "ls", "source",
+					      argv[first], "options", options.mount_options),
+				    ls_line, &options, &result);
+	if (!status && number(result, "skipped"))
+		fprintf(stderr, "wfs: %llu keys cannot be a path and are not shown\n",
+			(unsigned long long)number(result, "skipped"));
+	json_decref(result);
+	client_close(client);
+	options_free(&options);
+	return status;
+}
+
+const struct command command_ls = {
+	.name = "ls",
+	.args = "[-o OPTIONS] [--json] SOURCE",
+	.summary = "list a source without mounting",
+	.help = "Size, time of change and name of what is in a source.\n"
+		"\n"
+		"  -o OPTIONS   as for the mount: endpoint, region, profile, anon, ca\n"
+		"  --json       one JSON object a line, with the version where it is listed\n",
+	.run = ls_run,
+};
