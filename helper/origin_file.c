@@ -413,7 +413,10 @@ static int file_read(struct origin *origin, struct loop *loop, const struct orig
 	}
 	/* O_NONBLOCK: opening what has become a FIFO must not wait. */
 	op->fd = open_below(op->origin->root, op->path, O_RDONLY | O_NONBLOCK);
-	if (op->fd < 0)
+	/* A version that is read was there: now it is gone. */
+	if (op->fd == -ENOENT)
+		op_fail(op, -ESTALE);
+	else if (op->fd < 0)
 		op_fail(op, op->fd);
 	else if (!same_version(op))
 		op_fail(op, -ESTALE);

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <cmocka.h>
+
+#include "http_index.h"
+#include "origin_impl.h"
+
+static struct origin_page page;
+
+static int parse(const char *text, size_t len)
+{
+	origin_page_free(&page);
+	page = (struct origin_page){ 0 };
+	return http_index_parse(text, len, &page);
+}
+
+static int each(void **state)
+{
+	(void)state;
+	origin_page_free(&page);
+	page = (struct origin_page){ 0 };
+	return 0;
+}
+
+#define ENTRY(name) "{\"name\":\"" name "\",\"type\":\"file\",\"size\":1}"
+
+static int parse_text(const char *text)
+{
+	return parse(text, strlen(text));
+}
+
+static void entries(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		parse_text("[{ \"name\":\"d\", \"type\":\"directory\", \"mtime\":\"Sun, 13 Sep 2020 "
+			   "12:26:40 GMT\" },\n"
+			   "{ \"name\":\"f\", \"type\":\"file\", \"mtime\":\"Sun, 13 Sep 2020 "
+			   "12:26:40 GMT\", \"size\":5000000000 },\n"
+			   "{ \"name\":\"s\", \"type\":\"other\" }]"),
+		0);
+	assert_int_equal(page.count, 2);
+	assert_int_equal(page.skipped, 1);
+	assert_string_equal(page.entries[0].name, "d");
+	assert_int_equal(page.entries[0].attr.mode, S_IFDIR);
+	assert_int_equal(page.entries[1].attr.mode, S_IFREG);
+	assert_int_equal(page.entries[1].attr.size, 5000000000);
+	assert_int_equal(page.entries[1].attr.mtime_sec, 1600000000);
+	assert_int_equal(parse_text("[]"), 0);
+}
+
+static void names(void **state)
+{
+	static const char text[] = "[" ENTRY("a\xff\xfe") "," ENTRY("\xc3\xa9") "," ENTRY("\xc3") ","
+		ENTRY("q\\\"\\n") "," ENTRY("x/y") "," ENTRY("..") "," ENTRY("n\\u0000n") "," ENTRY("") "]";
+
+	(void)state;
+	assert_int_equal(parse(text, sizeof(text) - 1), 0);
+	assert_int_equal(page.count, 4);
+	assert_int_equal(page.skipped, 4);
+	assert_string_equal(page.entries[0].name, "a\xff\xfe");
+	assert_string_equal(page.entries[1].name, "\xc3\xa9");
+	assert_string_equal(page.entries[2].name, "\xc3");
+	assert_string_equal(page.entries[3].name, "q\"\n");
+}
+
+static void others(void **state)
+{
+	static const char *const texts[] = {
+		"", "<html>", "{}", "null", "[1]", "[{}]", "[{\"name\":1,\"type\":\"file\"}]", "[" ENTRY("a"),
+		"[" ENTRY("a") "] x",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
+		assert_int_equal(parse_text(texts[i]), -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(entries, each, each),
+		cmocka_unit_test_setup_teardown(names, each, each),
+		cmocka_unit_test_setup_teardown(others, each, each),
+	};
+
+	return cmocka_run_group_tests_name("index", tests, NULL, NULL);
+}
