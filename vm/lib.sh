@@ -7,6 +7,9 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # Built and downloaded things that outlive the tree; safe to delete at any time.
 cache=${WFS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/wfs}
 
+# Started by make or not: what was said to one make is no business of the makes started here.
+unset MAKEFLAGS MFLAGS MAKEOVERRIDES
+
 # note TEXT: progress for people. Standard output is kept for results.
 note() {
 	printf '%s: %s\n' "${0##*/}" "$*" >&2
