@@ -21,7 +21,7 @@
 #define REDIRECTS_MAX 8
 #define ERROR_BODY_MAX (64u << 10)
 /* libcurl receives into this much before it hands on. */
-#define RECEIVE_BYTES (256L << 10)
+#define RECEIVE_BYTES (512L << 10)
 /* A server that ignores Range sends the head of the file as well: so much is skipped. */
 #define SKIP_MAX (64u << 20)
 

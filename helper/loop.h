@@ -72,7 +72,7 @@ int loop_curl_add(struct loop *loop, CURL *easy, loop_curl_fn done, void *arg);
 void loop_curl_remove(struct loop *loop, CURL *easy);
 /* The socket that a transfer under way uses, or -1: not known. Its callbacks may ask. */
 int loop_curl_fd(CURL *easy);
-/* Limits of the multi handle: connections per host. */
+/* Limits the connections to one host: so many for data, and a few more for names. */
 void loop_curl_limit(struct loop *loop, long connections_per_host);
 
 /* CLOCK_MONOTONIC. Any thread. */

@@ -210,7 +210,8 @@ void loop_curl_limit(struct loop *loop, long connections_per_host)
 {
 	CURLM *multi = loop_curl(loop)->multi;
 
-	curl_multi_setopt(multi, CURLMOPT_MAX_HOST_CONNECTIONS, connections_per_host);
+	/* A few more, so that a name does not queue behind data. */
+	curl_multi_setopt(multi, CURLMOPT_MAX_HOST_CONNECTIONS, connections_per_host + 4);
 	/* Idle ones that are kept: the default grows with the number of transfers. */
 	curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, 4 * connections_per_host);
 }

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 """An HTTP and S3 server that misbehaves on purpose, and keeps a log of what it was asked.
 
-    faulty_origin.py [--port N] [--s3-bucket NAME --s3-key KEY --s3-secret SECRET] [--parent-stdin]
+    faulty_origin.py [--port N] [--s3-bucket NAME --s3-key KEY --s3-secret SECRET] [--tls CERT KEY] [--parent-stdin]
 
 It listens on 127.0.0.1 and prints "port N" once it does. With --parent-stdin it ends
 when its standard input closes.
@@ -54,6 +54,7 @@ import http.server
 import json
 import os
 import socket
+import ssl
 import struct
 import sys
 import threading
@@ -498,7 +499,7 @@ class Server(http.server.ThreadingHTTPServer):
 
     def handle_error(self, request, client_address):
         # Clients that give up are what the tests are about.
-        if not isinstance(sys.exc_info()[1], (ConnectionError, ValueError)):
+        if not isinstance(sys.exc_info()[1], (ConnectionError, ValueError, ssl.SSLError)):
             super().handle_error(request, client_address)
 
 
@@ -508,12 +509,18 @@ def main():
     parser.add_argument("--s3-bucket", default="bucket")
     parser.add_argument("--s3-key")
     parser.add_argument("--s3-secret")
+    parser.add_argument("--tls", nargs=2, metavar=("CERT", "KEY"))
     parser.add_argument("--parent-stdin", action="store_true")
     options = parser.parse_args()
     if options.s3_key:
         STATE.s3[options.s3_bucket] = {"bucket": options.s3_bucket, "key": options.s3_key,
                                        "secret": options.s3_secret}
     server = Server(("127.0.0.1", options.port), Handler)
+    if options.tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*options.tls)
+        server.socket = context.wrap_socket(server.socket, server_side=True,
+                                            do_handshake_on_connect=False)
     print(f"port {server.server_address[1]}", flush=True)
     if options.parent_stdin:
         threading.Thread(target=server.serve_forever, daemon=True).start()

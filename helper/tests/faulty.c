@@ -15,7 +15,7 @@
 
 #include "faulty.h"
 
-void faulty_start(struct faulty *faulty)
+static void start(struct faulty *faulty, const char *key)
 {
 	int in[2], out[2];
 	unsigned int port = 0;
@@ -28,7 +28,11 @@ void faulty_start(struct faulty *faulty)
 	if (!faulty->pid) {
 		dup2(in[0], 0);
 		dup2(out[1], 1);
-		execlp("python3", "python3", FAULTY_ORIGIN, "--parent-stdin", NULL);
+		if (key)
+			execlp("python3", "python3", FAULTY_ORIGIN, "--parent-stdin", "--tls",
+			       faulty->ca, key, NULL);
+		else
+			execlp("python3", "python3", FAULTY_ORIGIN, "--parent-stdin", NULL);
 		_exit(127);
 	}
 	close(in[0]);
@@ -38,7 +42,33 @@ void faulty_start(struct faulty *faulty)
 	assert_non_null(stream);
 	assert_int_equal(fscanf(stream, "port %u", &port), 1);
 	fclose(stream);
-	snprintf(faulty->url, sizeof(faulty->url), "http://127.0.0.1:%u", port);
+	snprintf(faulty->url, sizeof(faulty->url), "http%s://127.0.0.1:%u", key ? "s" : "", port);
+}
+
+void faulty_start(struct faulty *faulty)
+{
+	faulty->ca[0] = '\0';
+	start(faulty, NULL);
+}
+
+void faulty_start_tls(struct faulty *faulty)
+{
+	char key[] = "/tmp/wfs-test-key-XXXXXX", command[512];
+	int fd = mkstemp(key);
+
+	assert_true(fd >= 0);
+	close(fd);
+	snprintf(faulty->ca, sizeof(faulty->ca), "/tmp/wfs-test-ca-XXXXXX");
+	fd = mkstemp(faulty->ca);
+	assert_true(fd >= 0);
+	close(fd);
+	snprintf(command, sizeof(command),
+		 "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 "
+		 "-subj /CN=test -addext subjectAltName=IP:127.0.0.1 -keyout %s -out %s 2>/dev/null",
+		 key, faulty->ca);
+	assert_int_equal(system(command), 0);
+	start(faulty, key);
+	unlink(key);
 }
 
 void faulty_stop(struct faulty *faulty)
@@ -46,6 +76,8 @@ void faulty_stop(struct faulty *faulty)
 	int status;
 
 	close(faulty->stdin_fd);
+	if (faulty->ca[0])
+		unlink(faulty->ca);
 	waitpid(faulty->pid, &status, 0);
 }
 
@@ -83,6 +115,8 @@ static char *control(struct faulty *faulty, const char *method, const char *path
 	curl_easy_setopt(easy, CURLOPT_URL, url);
 	curl_easy_setopt(easy, CURLOPT_PROXY, "");
 	curl_easy_setopt(easy, CURLOPT_PATH_AS_IS, 1L);
+	if (faulty->ca[0])
+		curl_easy_setopt(easy, CURLOPT_CAINFO, faulty->ca);
 	curl_easy_setopt(easy, CURLOPT_TIMEOUT, 20L);
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_write);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, &answer);

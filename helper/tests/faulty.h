@@ -11,9 +11,12 @@ struct faulty {
 	pid_t pid;
 	int stdin_fd; /* the server ends when it is closed */
 	char url[64]; /* http://127.0.0.1:PORT */
+	char ca[64];  /* with TLS: file of the certificate, "" otherwise */
 };
 
 void faulty_start(struct faulty *faulty);
+/* The same with https, by a certificate made for it. */
+void faulty_start_tls(struct faulty *faulty);
 void faulty_stop(struct faulty *faulty);
 
 /* path as in a URL, from '/' on, with "?size=..." as faulty_origin.py says. */

@@ -504,6 +504,68 @@ static void redirects(void **state)
 	origin_unref(origin);
 }
 
+static void tls(void **state)
+{
+	struct faulty secure;
+	struct origin *origin;
+	struct origin_attr attr;
+	char source[128], msg[512], fault[256];
+
+	(void)state;
+	faulty_start_tls(&secure);
+	faulty_put(&secure, "/d/x", body, SIZE);
+	snprintf(source, sizeof(source), "%s/d/", secure.url);
+	/* Not trusted: said at once, not retried. */
+	assert_int_equal(origin_create(source, NULL, &origin, msg, sizeof(msg)), 0);
+	ask_stat(loop, origin, "x", &ask);
+	assert_int_equal(ask.error, -EACCES);
+	assert_false(ask.transient);
+	assert_non_null(strstr(ask.message, "ca="));
+	origin_unref(origin);
+
+	assert_int_equal(origin_create(source, &(struct origin_settings){ .ca = secure.ca }, &origin,
+				       msg, sizeof(msg)),
+			 0);
+	attr = attr_of(origin, "x");
+	whole(origin, "x", &attr, 0, SIZE);
+	/* Down from https is no redirect to follow. */
+	snprintf(fault, sizeof(fault), "{\"path\":\"/d/x\",\"kind\":\"redirect\",\"to\":\"%s/d/x\"}",
+		 server.url);
+	faulty_fault(&secure, fault);
+	ask_stat(loop, origin, "x", &ask);
+	assert_int_equal(ask.error, -EACCES);
+	assert_int_equal(faulty_count(&server, "HEAD", "/d/x"), 0);
+	origin_unref(origin);
+	faulty_stop(&secure);
+}
+
+static void proxy(void **state)
+{
+	const struct origin_settings settings = { .proxy = server.url };
+	struct origin *origin;
+	char msg[512];
+
+	(void)state;
+	assert_int_equal(origin_create("http://origin.invalid/d/", &settings, &origin, msg,
+				       sizeof(msg)),
+			 0);
+	ask_stat(loop, origin, "x", &ask);
+	assert_int_equal(faulty_count(&server, "HEAD", "http://origin.invalid/d/x"), 1);
+	origin_unref(origin);
+}
+
+/* The environment's proxy is for people's browsers, not for a daemon's origins. */
+static void no_proxy(void **state)
+{
+	struct origin *origin = open_plain();
+
+	(void)state;
+	setenv("http_proxy", "http://127.0.0.1:1", 1);
+	attr_of(origin, "x");
+	unsetenv("http_proxy");
+	origin_unref(origin);
+}
+
 static void not_expected(void *arg, uint64_t bytes)
 {
 	(void)arg;
@@ -625,6 +687,9 @@ int main(void)
 		cmocka_unit_test_setup(weak, each),
 		cmocka_unit_test_setup(no_head, each),
 		cmocka_unit_test_setup(redirects, each),
+		cmocka_unit_test_setup(tls, each),
+		cmocka_unit_test_setup(proxy, each),
+		cmocka_unit_test_setup(no_proxy, each),
 		cmocka_unit_test_setup(cancelled, each),
 		cmocka_unit_test_setup(refused_sources, each),
 		cmocka_unit_test_setup(counted, each),
