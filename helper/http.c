@@ -12,8 +12,8 @@
 
 #include "cleanup.h"
 #include "http.h"
+#include "http_url.h"
 #include "origin_impl.h"
-#include "origin_path.h"
 #include "validator.h"
 
 #define CONNECT_TIMEOUT_MS 5000
@@ -484,34 +484,13 @@ static int add_lines(struct curl_slist **to, const struct curl_slist *from)
 	return 0;
 }
 
-/* Scheme, host and port of two URLs are the same. */
-static bool same_host(const char *a, const char *b)
-{
-	static const CURLUPart parts[] = { CURLUPART_SCHEME, CURLUPART_HOST, CURLUPART_PORT };
-	CURLU *ua = curl_url(), *ub = curl_url();
-	bool same = ua && ub && !curl_url_set(ua, CURLUPART_URL, a, 0) &&
-		    !curl_url_set(ub, CURLUPART_URL, b, 0);
-
-	for (size_t i = 0; same && i < ARRAY_SIZE(parts); i++) {
-		char *pa = NULL, *pb = NULL;
-
-		same = !curl_url_get(ua, parts[i], &pa, CURLU_DEFAULT_PORT) &&
-		       !curl_url_get(ub, parts[i], &pb, CURLU_DEFAULT_PORT) && !strcasecmp(pa, pb);
-		curl_free(pa);
-		curl_free(pb);
-	}
-	curl_url_cleanup(ua);
-	curl_url_cleanup(ub);
-	return same;
-}
-
 static void on_done(CURL *easy, CURLcode code, void *arg);
 
 /* Puts call->url on the way, on a handle of its own. */
 static int send_request(struct http_call *call)
 {
 	char range[64];
-	bool secret = !call->origin_url || same_host(call->origin_url, call->url);
+	bool secret = !call->origin_url || http_url_same_host(call->origin_url, call->url);
 	int err;
 
 	curl_slist_free_all(call->sent);
@@ -569,31 +548,6 @@ static int send_request(struct http_call *call)
 	return err;
 }
 
-/* The decoded path of a URL, or NULL. */
-static char *url_path(const char *text)
-{
-	CURLU *url = curl_url();
-	char *part = NULL, *path = NULL;
-
-	if (url && !curl_url_set(url, CURLUPART_URL, text, CURLU_PATH_AS_IS) &&
-	    !curl_url_get(url, CURLUPART_PATH, &part, 0)) {
-		path = strdup(part);
-		if (path)
-			origin_decode(path);
-	}
-	curl_free(part);
-	curl_url_cleanup(url);
-	return path;
-}
-
-static bool adds_slash(const char *from, const char *to)
-{
-	cleanup_free char *a = url_path(from), *b = url_path(to);
-	size_t len = a ? strlen(a) : 0;
-
-	return a && b && strlen(b) == len + 1 && !memcmp(a, b, len) && b[len] == '/';
-}
-
 /* True: another request is on its way. */
 static bool follow(struct http_call *call)
 {
@@ -602,7 +556,7 @@ static bool follow(struct http_call *call)
 	curl_easy_getinfo(call->easy, CURLINFO_REDIRECT_URL, &target);
 	if (!call->client->follow || !target)
 		return false;
-	if (call->stop_at_slash && adds_slash(call->url, target)) {
+	if (call->stop_at_slash && http_url_adds_slash(call->url, target)) {
 		call->to_slash = true;
 		return false;
 	}
