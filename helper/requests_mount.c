@@ -240,10 +240,9 @@ static void root_known(void *arg, int error, const char *message, const struct o
 	} else if (!S_ISDIR(attr->mode)) {
 		const char *slash = strrchr(mount->source, '/');
 
-		snprintf(what, sizeof(what), "it is a single object, not a directory; mount %.*s",
+		snprintf(what, sizeof(what), "it is a single object, not a directory; mount %.*s and open the file below it",
 			 slash ? (int)(slash - mount->source) + 1 : 0, mount->source);
-		refuse(kernel, mounting->request, mount->source, -ENOTDIR, what,
-		       "and open the file below it");
+		refuse(kernel, mounting->request, mount->source, -ENOTDIR, what, "");
 	} else {
 		request_attr(attr, &reply.root);
 		mount_add(kernel, mount);
