@@ -22,6 +22,14 @@ start_standin() {
 	}
 }
 
+# begin_standin [ARGS...]: the same, or the end of the test. In this shell, unlike require.
+begin_standin() {
+	start_standin "$@" || {
+		not_ok "prepare: the stand-in" "$(tail -n 5 "$standin_log")"
+		exit 1
+	}
+}
+
 # lines PATTERN: how many lines of the stand-in's output match.
 lines() {
 	grep -c -- "$1" "$standin_log" 2>/dev/null || true

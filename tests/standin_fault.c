@@ -2,7 +2,7 @@
 /*
  * The wrongs, by the request they are for:
  *
- *	any	status N; never; die; die-after; stale; wrongid; twice; grow N; cut N;
+ *	any	status N; positive; never; die; die-after; stale; wrongid; twice; grow N; cut N;
  *		oversize; outside; unaligned; fd (a descriptor that nobody wants)
  *	mount, lookup, getattr
  *		mode N; flags N; size N; nsec N; versionlen N; versionpad; versionnul;
@@ -91,6 +91,8 @@ static int spoil_commit(const struct fault *fault, const struct wfs_request *req
 			cmd.buf = 0;
 			cmd.fd = -1;
 		}
+	} else if (action(fault, "positive")) {
+		cmd.status = 5;
 	} else if (action(fault, "stale")) {
 		cmd.session--;
 	} else if (action(fault, "wrongid")) {

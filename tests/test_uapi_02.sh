@@ -22,12 +22,21 @@ script=$tmp/script
 	echo "link l d/one"
 } >"$script"
 
-# wrong REQUEST WANTED ACTION...: a file of its own for each.
+# few: leave this one out. Replies are checked in one place whatever brings them: by
+# ioctl every fourth is enough.
+turn=0
+few() {
+	turn=$((turn + 1))
+	[ -n "$how" ] && [ $((turn % 4)) != 0 ]
+}
+
+# Lookups, each of a file of its own.
 n=0
 wrong_lookups() {
 	while read -r wanted action; do
 		[ -n "$wanted" ] || continue
 		n=$((n + 1))
+		few && continue
 		tell "file f$n 1000" >/dev/null
 		tell "fault lookup $action path f$n" >/dev/null
 		check "after lookup, $action: the file is found" test -f "/mnt/f$n"
@@ -41,12 +50,13 @@ for how in "" -i; do
 	[ -n "$how" ] || name="by ring"
 	diag "$name"
 	: >"$standin_log"
-	require start_standin $how -s "$script"
+	begin_standin $how -s "$script"
 	for action in "mode 0" "mode 0x8000" "mode 0x41ed" "mode 0x1000" "size 1" "flags 1" \
 		"flags 2" "nsec 1000000000" "versionlen 1" "versionlen 300" "versionpad" \
-		"mountflags 1" "grow 8" "cut 8" "oversize" "outside" "unaligned" "fd" "status 5"; do
+		"mountflags 1" "grow 8" "cut 8" "oversize" "outside" "unaligned" "fd" "positive"; do
+		few && continue
 		tell "fault mount $action" >/dev/null
-		tell "fault mount status -13" >/dev/null
+		tell "fault mount status -2" >/dev/null
 		check_fails "mount, $action: the refusal that follows counts" "" mount_wfs file:///x /mnt
 		is "$(fault_result mount "${action%% *}")" $EINVAL "mount, $action: is refused"
 		: >"$standin_log"
@@ -75,7 +85,7 @@ for how in "" -i; do
 	$EINVAL outside
 	$EINVAL unaligned
 	$EINVAL fd
-	$EINVAL status 5
+	$EINVAL positive
 	$ENOENT wrongid
 	$ESTALE stale
 	CASES
@@ -97,6 +107,7 @@ for how in "" -i; do
 
 	while IFS='|' read -r action; do
 		[ -n "$action" ] || continue
+		few && continue
 		: >"$standin_log"
 		tell "fault readdir $action path d" >/dev/null
 		is "$(ls /mnt/d | tr '\n' ' ')" "one two " "readdir, $action: the directory is listed"
@@ -134,10 +145,10 @@ for how in "" -i; do
 	outside
 	unaligned
 	fd
-	status 1
+	positive
 	CASES
 
-	for action in empty targetnul oversize outside fd "grow 4096" "status 7"; do
+	for action in empty targetnul oversize outside fd "grow 4096" positive; do
 		: >"$standin_log"
 		tell "remove l" >/dev/null
 		tell "link l d/one" >/dev/null
@@ -146,7 +157,7 @@ for how in "" -i; do
 		is "$(readlink /mnt/l)" "d/one" "readlink, $action: the link is read"
 		is "$(fault_result readlink "${action%% *}")" $EINVAL "  after that was refused"
 	done
-	for action in "grow 8" "fd" "status 1"; do
+	for action in "grow 8" fd positive; do
 		: >"$standin_log"
 		tell "fault unmount $action" >/dev/null
 		umount /mnt

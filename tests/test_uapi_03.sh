@@ -19,9 +19,11 @@ file_reads() {
 }
 
 # A fault for a file of its own: wrong REQUEST WANTED ACTION
+# Replies are checked in one place whatever brings them: by ioctl every fourth is enough.
 n=0
 wrong() {
 	n=$((n + 1))
+	[ -z "$how" ] || [ $((n % 4)) = 0 ] || return 0
 	tell "file f$n $size" >/dev/null
 	tell "fault $1 $3 path f$n" >/dev/null
 	check "$1, $3: the file reads right" file_reads "f$n"
@@ -42,7 +44,7 @@ for how in "" -i; do
 	diag "by ${how:-ring}"
 	: >"$standin_log"
 	rm -f /var/cache/wfs/standin/*
-	require start_standin $how -e "cache /var/cache/wfs/standin"
+	begin_standin $how -e "cache /var/cache/wfs/standin"
 	require mount_wfs file:///x /mnt block=128K
 	accepted open $EINVAL "pipe"
 	accepted open $EINVAL "self"
@@ -55,7 +57,7 @@ for how in "" -i; do
 	wrong open $EINVAL "wronly /var/cache/wfs/plain"
 	wrong open $EINVAL "opath /var/cache/wfs/plain"
 	wrong open $EINVAL "grow 8"
-	wrong open $EINVAL "status 5"
+	wrong open $EINVAL "positive"
 	wrong open $ENOENT "wrongid"
 	wrong map $EINVAL "blocks 0"
 	wrong map $EINVAL "blocks 1"
@@ -72,7 +74,7 @@ for how in "" -i; do
 	wrong map $EINVAL "oversize"
 	wrong map $EINVAL "outside"
 	wrong map $EINVAL "fd"
-	wrong map $EINVAL "status 3"
+	wrong map $EINVAL "positive"
 	wrong fill $EINVAL "nothing"
 	wrong fill $EINVAL "past"
 	wrong fill $EINVAL "over"
@@ -86,8 +88,7 @@ for how in "" -i; do
 	wrong fill $ENOENT "late"
 	wrong fill $EINVAL "grow 8"
 	wrong fill $EINVAL "fd"
-	wrong fill $EINVAL "status 9"
-	wrong fill $ENOENT "twice"
+	wrong fill $EINVAL "positive"
 	accepted fill 0 "repeat"
 	accepted fill 0 "half"
 	accepted fill 0 "backwards"

@@ -27,7 +27,7 @@ for how in "" -i; do
 	for i in 1 2 3 4 5 6 7 8 9; do
 		tree+=(-e "file f$i $size")
 	done
-	require start_standin $how "${tree[@]}"
+	begin_standin $how "${tree[@]}"
 	require mount_wfs file:///x /mnt block=128K
 
 	i=0
@@ -40,7 +40,7 @@ for how in "" -i; do
 		check "$point: it dies" soon 30 gone "$standin_pid"
 		check "  who reads waits on" kill -0 "$reader"
 		kill_standin
-		require start_standin $how "${tree[@]}"
+		begin_standin $how "${tree[@]}"
 		check "  and ends with the next helper" wait_for "$reader" 60
 		check "  with the right bytes" reads_right "f$i"
 	done
@@ -52,7 +52,7 @@ for how in "" -i; do
 	soon 30 more_lines "^fault fill never" 0
 	stop_standin
 	check "detached with a request unanswered: the reader waits" kill -0 "$reader"
-	require start_standin $how "${tree[@]}"
+	begin_standin $how "${tree[@]}"
 	check "  and is served by the next" wait_for "$reader" 60
 	check "  with the right bytes" reads_right f9
 
@@ -64,7 +64,7 @@ for how in "" -i; do
 	soon 30 more_lines "^fault fill never" 0
 	old=$standin_pid
 	exec {standin_fd}>&-
-	require start_standin $how -t "${tree[@]}" -e "file g $size"
+	begin_standin $how -t "${tree[@]}" -e "file g $size"
 	check "a helper that was taken over ends" soon 30 gone "$old"
 	check "  who waited is served by the new one" wait_for "$reader" 60
 	check "  with the right bytes" reads_right g

@@ -265,7 +265,7 @@ static void map_cases(void)
 
 static int fetch_with(struct wfs_fetch fetch)
 {
-	return chan_ioctl(chan.wfd, WFS_IOC_FETCH, &fetch);
+	return chan_ioctl(chan.wfd >= 0 ? chan.wfd : chan.fd, WFS_IOC_FETCH, &fetch);
 }
 
 static int fetch_other(void)
