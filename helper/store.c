@@ -29,6 +29,8 @@
 #define STORE_LEAVE_MAX (1ULL << 30)
 /* How long a directory rests after an error. */
 #define STORE_REST_NS 5000000000ULL
+#define STORE_LOCK_TRIES 250
+#define STORE_LOCK_PAUSE_NS 20000000
 
 uint64_t store_now(void)
 {
@@ -105,13 +107,21 @@ static int store_lock_dir(struct store_dir *dir, char *msg, size_t msg_size)
 		snprintf(msg, msg_size, "%s/lock cannot be opened: %s", dir->path, strerror(-err));
 		return err;
 	}
-	if (flock(dir->lock_fd, LOCK_EX | LOCK_NB)) {
-		int err = -errno;
+	/*
+	 * The rings of a daemon that was killed keep the lock until its last writes have
+	 * ended: moments, which are waited for.
+	 */
+	for (unsigned int i = 0; i < STORE_LOCK_TRIES; i++) {
+		const struct timespec pause = { .tv_nsec = STORE_LOCK_PAUSE_NS };
 
-		snprintf(msg, msg_size, "cache directory %s is in use by another wfsd", dir->path);
-		return err;
+		if (!flock(dir->lock_fd, LOCK_EX | LOCK_NB))
+			return 0;
+		if (errno != EWOULDBLOCK)
+			break;
+		nanosleep(&pause, NULL);
 	}
-	return 0;
+	snprintf(msg, msg_size, "cache directory %s is in use by another wfsd", dir->path);
+	return -EBUSY;
 }
 
 static int store_count_file(void *arg, const struct index_file *file)
@@ -274,8 +284,11 @@ void store_destroy(struct store *store)
 		index_close(dir->index);
 		if (dir->fd >= 0)
 			close(dir->fd);
-		if (dir->lock_fd >= 0)
+		/* Explicitly: a ring may keep the file for a moment longer. */
+		if (dir->lock_fd >= 0) {
+			flock(dir->lock_fd, LOCK_UN);
 			close(dir->lock_fd);
+		}
 		free(dir->path);
 	}
 	free(store->dirs);

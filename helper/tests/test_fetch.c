@@ -1,0 +1,499 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <fcntl.h>
+#include <glob.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+#include <cmocka.h>
+
+#include "container.h"
+#include "counters.h"
+#include "faulty.h"
+#include "rig.h"
+
+#define MIB (1u << 20)
+
+static struct faulty faulty;
+static struct rig rig;
+static char *bytes;		/* of /f, 11 MiB and some */
+#define SIZE (11 * MIB + 12345)
+
+static int group_setup(void **state)
+{
+	unsigned int seed = 1;
+
+	(void)state;
+	bytes = malloc(SIZE);
+	if (!bytes)
+		return -1;
+	for (size_t i = 0; i < SIZE; i++)
+		bytes[i] = (char)rand_r(&seed);
+	faulty_start(&faulty);
+	faulty_put(&faulty, "/f?modified=1000000000", bytes, SIZE);
+	return 0;
+}
+
+static int group_teardown(void **state)
+{
+	(void)state;
+	faulty_stop(&faulty);
+	free(bytes);
+	return 0;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	faulty_clear(&faulty);
+	rig_create(&rig);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	faulty_clear(&faulty);
+	rig_destroy(&rig);
+	return 0;
+}
+
+static struct object *open_f(uint32_t shift)
+{
+	return rig_open(&rig, faulty.url, "f", shift);
+}
+
+static void test_cold_held_warm(void **state)
+{
+	static const uint32_t shifts[] = { 16, 20, 22, 26 };
+	uint64_t hash = XXH64(bytes, SIZE, 0);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(shifts) / sizeof(shifts[0]); i++) {
+		uint64_t before = counter_get(origin_bytes);
+		struct object *object;
+
+		rig_start(&rig);
+		object = open_f(shifts[i]);
+		assert_true(rig_read(&rig, object) == hash);
+		assert_int_equal(counter_get(origin_bytes) - before, SIZE);
+		/* Whether it is held still or durable: not from the origin. */
+		assert_true(rig_read(&rig, object) == hash);
+		assert_int_equal(core_sync(rig.core, 30000), 0);
+		assert_true(rig_read(&rig, object) == hash);
+		object_unref(object);
+		rig_stop(&rig);
+
+		rig_start(&rig);
+		object = open_f(shifts[i]);
+		assert_true(rig_read(&rig, object) == hash);
+		assert_int_equal(counter_get(origin_bytes) - before, SIZE);
+		object_unref(object);
+		rig_stop(&rig);
+	}
+}
+
+static void test_one_get(void **state)
+{
+	struct rig_want wants[64];
+	struct object *object;
+
+	(void)state;
+	rig_start(&rig);
+	object = open_f(22);
+	for (size_t i = 0; i < 64; i++)
+		rig_want(&rig, &wants[i], object, 1, (uint32_t)i, 1, i % 2 ? FETCH_DEMAND :
+			 FETCH_READAHEAD);
+	for (size_t i = 0; i < 64; i++) {
+		assert_int_equal(rig_wait(&wants[i]), 0);
+		assert_memory_equal(wants[i].copy, bytes + 4 * MIB + i * 65536, 65536);
+		rig_want_free(&wants[i]);
+	}
+	assert_int_equal(faulty_count(&faulty, "GET", "/f"), 1);
+	object_unref(object);
+}
+
+static void test_neighbours_join(void **state)
+{
+	struct object *object;
+	struct rig_want want;
+
+	(void)state;
+	rig.config->max_concurrent_fetches = 1;
+	rig_start(&rig);
+	object = open_f(16);
+	faulty_fault(&faulty,
+		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"delay\", \"seconds\": 1, \"times\": 1}");
+	rig_want(&rig, &want, object, 100, 0, 1, FETCH_DEMAND);
+	RIG_UNTIL(counter_get(active_fetches));
+	assert_true(rig_read(&rig, object) == XXH64(bytes, SIZE, 0));
+	assert_int_equal(rig_wait(&want), 0);
+	rig_want_free(&want);
+	/* 177 blocks of 64 KiB, queued while the first was on its way. */
+	assert_in_range(faulty_count(&faulty, "GET", "/f"), 3, 12);
+	object_unref(object);
+}
+
+static void test_resumes(void **state)
+{
+	uint64_t before = counter_get(origin_bytes), retried = counter_get(retries);
+	struct object *object;
+
+	(void)state;
+	faulty_fault(&faulty,
+		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"short\", \"after\": 700000, \"times\": 6}");
+	rig_start(&rig);
+	object = open_f(26);
+	assert_true(rig_read(&rig, object) == XXH64(bytes, SIZE, 0));
+	assert_int_equal(counter_get(retries) - retried, 6);
+	/* At most a page is asked again after each break. */
+	assert_in_range(counter_get(origin_bytes) - before, SIZE, SIZE + 6 * 4096);
+	object_unref(object);
+}
+
+static void test_busy_server(void **state)
+{
+	struct object *object;
+
+	(void)state;
+	rig_start(&rig);
+	object = open_f(22);
+	faulty_fault(&faulty,
+		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"status\", \"code\": 503, \"times\": 3}");
+	assert_true(rig_read(&rig, object) == XXH64(bytes, SIZE, 0));
+	object_unref(object);
+}
+
+static void test_stalls(void **state)
+{
+	struct object *object;
+
+	(void)state;
+	rig_start(&rig);
+	object = open_f(22);
+	faulty_fault(&faulty,
+		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"stall\", \"after\": 100000, \"times\": 2}");
+	assert_true(rig_read(&rig, object) == XXH64(bytes, SIZE, 0));
+	object_unref(object);
+}
+
+static void test_gives_up(void **state)
+{
+	struct timespec start, end;
+	struct rig_want want;
+	struct object *object;
+
+	(void)state;
+	rig.config->retry_budget_ms = 1000;
+	rig_start(&rig);
+	object = open_f(22);
+	faulty_fault(&faulty,
+		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"status\", \"code\": 500}");
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	rig_want(&rig, &want, object, 0, 0, 4, FETCH_DEMAND);
+	assert_int_equal(rig_wait(&want), -EIO);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	assert_in_range(end.tv_sec - start.tv_sec, 0, 10);
+	assert_true(faulty_count(&faulty, "GET", "/f") > 1);
+	rig_want_free(&want);
+	/* A failure is not remembered. */
+	faulty_clear(&faulty);
+	rig_want(&rig, &want, object, 0, 0, 4, FETCH_DEMAND);
+	assert_int_equal(rig_wait(&want), 0);
+	assert_memory_equal(want.copy, bytes, 4 * 65536);
+	rig_want_free(&want);
+	object_unref(object);
+}
+
+static void test_changed(void **state)
+{
+	struct rig_want want;
+	struct object *object;
+	int gets;
+
+	(void)state;
+	faulty_put(&faulty, "/g?modified=1000000000", bytes, MIB);
+	rig_start(&rig);
+	object = rig_open(&rig, faulty.url, "g", 22);
+	faulty_put(&faulty, "/g?modified=1000000000", bytes + MIB, MIB);
+	gets = faulty_count(&faulty, "GET", "/g");
+	rig_want(&rig, &want, object, 0, 0, 16, FETCH_DEMAND);
+	assert_int_equal(rig_wait(&want), -ESTALE);
+	assert_int_equal(want.got, 0);
+	assert_int_equal(faulty_count(&faulty, "GET", "/g"), gets + 1);
+	rig_want_free(&want);
+	object_unref(object);
+}
+
+static void test_cancel(void **state)
+{
+	struct rig_want want;
+	struct object *object;
+
+	(void)state;
+	rig_start(&rig);
+	object = open_f(22);
+	faulty_fault(&faulty,
+		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"delay\", \"seconds\": 1}");
+	rig_want(&rig, &want, object, 0, 0, 64, FETCH_DEMAND);
+	RIG_UNTIL(faulty_count(&faulty, "GET", "/f") > 0 || counter_get(active_fetches));
+	fetch_release(&want.want);
+	assert_int_equal(want.done, 0);
+	rig_want_free(&want);
+	/* Released before it was looked at. */
+	rig_want(&rig, &want, object, 1, 0, 64, FETCH_DEMAND);
+	fetch_release(&want.want);
+	rig_want_free(&want);
+	object_unref(object);
+}
+
+/* More urgent wants overtake; a promoted one as well. */
+static void test_order(void **state)
+{
+	struct rig_want wants[10];
+	struct object *object;
+	json_t *log, *entry;
+	size_t i, n = 0;
+	int seen[3] = { -1, -1, -1 };
+
+	(void)state;
+	rig.config->max_concurrent_fetches = 1;
+	rig.config->workers = 1;
+	rig_start(&rig);
+	object = open_f(20);
+	faulty_fault(&faulty,
+		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"delay\", \"seconds\": 0.5, \"times\": 1}");
+	rig_want(&rig, &wants[0], object, 10, 0, 16, FETCH_DEMAND);
+	RIG_UNTIL(counter_get(active_fetches));
+	/* Blocks that do not touch, so that they are not joined. */
+	rig_want(&rig, &wants[1], object, 0, 0, 16, FETCH_PREFETCH);
+	rig_want(&rig, &wants[2], object, 4, 0, 16, FETCH_PREFETCH);
+	rig_want(&rig, &wants[3], object, 8, 0, 16, FETCH_READAHEAD);
+	RIG_UNTIL(counter_get(queued_blocks) == 3);
+	fetch_promote(&wants[2].want, FETCH_DEMAND);
+	for (i = 0; i < 4; i++) {
+		assert_int_equal(rig_wait(&wants[i]), 0);
+		rig_want_free(&wants[i]);
+	}
+	log = faulty_log(&faulty);
+	json_array_foreach(log, i, entry) {
+		const char *range = json_string_value(json_object_get(entry, "range"));
+
+		if (!range || strcmp(json_string_value(json_object_get(entry, "method")), "GET"))
+			continue;
+		if (n++ && n <= 4)
+			seen[n - 2] = (int)(strtoull(strchr(range, '=') + 1, NULL, 10) / MIB);
+	}
+	json_decref(log);
+	assert_int_equal(seen[0], 4);
+	assert_int_equal(seen[1], 8);
+	assert_int_equal(seen[2], 0);
+	object_unref(object);
+}
+
+static void test_little_memory(void **state)
+{
+	struct object *object;
+
+	(void)state;
+	rig.config->buffer_memory = 16 * MIB;
+	rig_start(&rig);
+	faulty_put(&faulty, "/big?size=100000000&modified=1000000000", "", 0);
+	object = rig_open(&rig, faulty.url, "big", 22);
+	assert_true(rig_read(&rig, object) == rig_read(&rig, object));
+	assert_int_equal(core_sync(rig.core, 30000), 0);
+	assert_int_equal(counter_get(buffer_used_bytes), 0);
+	object_unref(object);
+}
+
+static void corrupt_data_files(void)
+{
+	char pattern[128], byte;
+	glob_t found;
+
+	snprintf(pattern, sizeof(pattern), "%s/data/*/*", rig.dir);
+	assert_int_equal(glob(pattern, 0, NULL, &found), 0);
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		int fd = open(found.gl_pathv[i], O_RDWR);
+
+		assert_true(fd >= 0);
+		assert_int_equal(pread(fd, &byte, 1, 5000000), 1);
+		byte = (char)~byte;
+		assert_int_equal(pwrite(fd, &byte, 1, 5000000), 1);
+		assert_int_equal(fsync(fd), 0);
+		close(fd);
+	}
+	globfree(&found);
+}
+
+static void test_corrupt(void **state)
+{
+	uint64_t hash = XXH64(bytes, SIZE, 0), corrupt = counter_get(blocks_corrupt);
+	struct object *object;
+
+	(void)state;
+	rig_start(&rig);
+	object = open_f(22);
+	assert_true(rig_read(&rig, object) == hash);
+	object_unref(object);
+	rig_stop(&rig);
+	corrupt_data_files();
+	faulty_clear(&faulty);
+
+	rig_start(&rig);
+	object = open_f(22);
+	assert_true(rig_read(&rig, object) == hash);
+	assert_int_equal(counter_get(blocks_corrupt) - corrupt, 1);
+	assert_int_equal(faulty_count(&faulty, "GET", "/f"), 1);
+	assert_int_equal(core_sync(rig.core, 30000), 0);
+	/* Stored again, and right this time. */
+	assert_true(rig_read(&rig, object) == hash);
+	assert_int_equal(faulty_count(&faulty, "GET", "/f"), 1);
+	object_unref(object);
+}
+
+struct watcher {
+	struct object_watch watch;
+	_Atomic int stored, dropped, offered;
+	_Atomic uint64_t offered_bytes;
+	uint64_t sum;
+};
+
+static void watch_stored(struct object_watch *watch, uint64_t block, const uint64_t *sums,
+			 uint32_t units)
+{
+	struct watcher *w = container_of(watch, struct watcher, watch);
+
+	if (!block)
+		w->sum = sums[0];
+	assert_true(units > 0);
+	w->stored++;
+}
+
+static void watch_dropped(struct object_watch *watch, uint64_t block)
+{
+	(void)block;
+	container_of(watch, struct watcher, watch)->dropped++;
+}
+
+static void watch_offer(struct object_watch *watch, uint64_t block, uint64_t offset,
+			const void *data, uint32_t len)
+{
+	struct watcher *w = container_of(watch, struct watcher, watch);
+
+	assert_memory_equal(data, bytes + (block << 22) + offset, len);
+	assert_int_equal(w->dropped, (int)block);
+	w->offered_bytes += len;
+}
+
+static void test_watch_stored(void **state)
+{
+	struct watcher w = { .watch = { .stored = watch_stored, .dropped = watch_dropped } };
+	uint64_t bitmap, sums[256];
+	struct object *object;
+	size_t n;
+
+	(void)state;
+	rig_start(&rig);
+	object = open_f(22);
+	assert_true(object_fd(object) >= 0);
+	assert_int_equal(object_map(object, 0, 3, &bitmap, sums, &n), 0);
+	assert_int_equal(bitmap, 0);
+	assert_int_equal(object_watch(object, &w.watch), 0);
+	rig_read(&rig, object);
+	assert_int_equal(core_sync(rig.core, 30000), 0);
+	object_unwatch(object, &w.watch);
+	assert_int_equal(w.stored, 3);
+	assert_int_equal(w.dropped, 0);
+	assert_true(w.sum == XXH64(bytes, 65536, 0));
+	assert_int_equal(object_map(object, 0, 3, &bitmap, sums, &n), 0);
+	assert_int_equal(bitmap, 7);
+	assert_int_equal(n, (SIZE + 65535) / 65536);
+	assert_true(sums[0] == w.sum);
+	assert_true(sums[n - 1] == XXH64(bytes + (n - 1) * 65536, SIZE - (n - 1) * 65536, 0));
+	object_unref(object);
+}
+
+/* Without a proof of the version nothing is kept; the kernel is offered the rest. */
+static void test_weak(void **state)
+{
+	struct watcher w = { .watch = { .stored = watch_stored, .dropped = watch_dropped,
+					.offer = watch_offer } };
+	struct rig_want want;
+	struct object *object;
+
+	(void)state;
+	faulty_put(&faulty, "/w?etag=none&modified=none", bytes, SIZE);
+	rig_start(&rig);
+	object = rig_open(&rig, faulty.url, "w", 22);
+	assert_int_equal(object_fd(object), -1);
+	assert_int_equal(object_watch(object, &w.watch), 0);
+	rig_want(&rig, &want, object, 0, 3, 2, FETCH_DEMAND);
+	assert_int_equal(rig_wait(&want), 0);
+	assert_memory_equal(want.copy, bytes + 3 * 65536, 2 * 65536);
+	RIG_UNTIL(w.dropped == 1);
+	assert_int_equal(core_sync(rig.core, 30000), 0);
+	assert_int_equal(w.offered_bytes, 4 * MIB);
+	assert_int_equal(w.stored, 0);
+	object_unwatch(object, &w.watch);
+	rig_want_free(&want);
+	object_unref(object);
+}
+
+static void test_stop_in_the_middle(void **state)
+{
+	struct rig_want wants[3];
+	struct object *object;
+	struct timespec start, end;
+
+	(void)state;
+	rig.config->stall_timeout_ms = 60000;
+	rig_start(&rig);
+	object = open_f(22);
+	faulty_fault(&faulty,
+		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"stall\", \"after\": 70000}");
+	for (uint64_t i = 0; i < 3; i++)
+		rig_want(&rig, &wants[i], object, i, 0, object_units(object, i), FETCH_DEMAND);
+	RIG_UNTIL(wants[0].got > 0);
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	core_stop(rig.core);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	assert_in_range(end.tv_sec - start.tv_sec, 0, 5);
+	for (size_t i = 0; i < 3; i++) {
+		assert_int_equal(rig_wait(&wants[i]), -ECANCELED);
+		rig_want_free(&wants[i]);
+	}
+	object_unref(object);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(test_cold_held_warm),
+		TEST(test_one_get),
+		TEST(test_neighbours_join),
+		TEST(test_resumes),
+		TEST(test_busy_server),
+		TEST(test_stalls),
+		TEST(test_gives_up),
+		TEST(test_changed),
+		TEST(test_cancel),
+		TEST(test_order),
+		TEST(test_little_memory),
+		TEST(test_corrupt),
+		TEST(test_watch_stored),
+		TEST(test_weak),
+		TEST(test_stop_in_the_middle),
+	};
+
+	log_setup(LOG_LEVEL_ERROR, false);
+	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+}
