@@ -32,7 +32,7 @@ struct http_call {
 	char *url, *what;
 	char *origin_url; /* of the first request, for comparison; NULL: not redirected */
 	struct curl_slist *headers, *secrets, *sent;
-	bool head, ranged, in_multi, stop_at_slash, to_slash;
+	bool head, ranged, in_multi, stop_at_slash, to_slash, resolved_again;
 	struct origin_attr attr;
 	void (*progress)(void *arg, uint64_t bytes);
 	void (*done)(void *arg, struct http_answer *answer);
@@ -433,6 +433,7 @@ static void finish(struct http_call *call)
 		.body_len = call->body_len,
 		.body_cut = call->body_cut,
 		.to_slash = call->to_slash,
+		.redirected = call->origin_url,
 		.bytes = call->got,
 		.text = call->text,
 	};
@@ -583,6 +584,27 @@ static bool follow(struct http_call *call)
 	return !send_request(call);
 }
 
+/*
+ * A place that was redirected to refuses: its signature may have run out between the
+ * two requests. Asked once more from the start. True: it is on its way.
+ */
+static bool resolve_again(struct http_call *call)
+{
+	unsigned int status = call->reply.status;
+
+	if (!call->origin_url || call->resolved_again ||
+	    (status != 400 && status != 401 && status != 403))
+		return false;
+	call->resolved_again = true;
+	free(call->url);
+	call->url = call->origin_url;
+	call->origin_url = NULL;
+	call->redirects = 0;
+	call->body_len = 0;
+	origin_count(call->client->origin, status, 0, -EACCES);
+	return !send_request(call);
+}
+
 static void on_done(CURL *easy, CURLcode code, void *arg)
 {
 	struct http_call *call = arg;
@@ -592,6 +614,8 @@ static void on_done(CURL *easy, CURLcode code, void *arg)
 	call->in_multi = false;
 	loop_timer_stop(call->loop, &call->stall);
 	if (code == CURLE_OK && class == 3 && follow(call))
+		return;
+	if (code == CURLE_OK && class == 4 && resolve_again(call))
 		return;
 	if (call->result.error || call->to_slash)
 		; /* all is said */

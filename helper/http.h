@@ -40,7 +40,8 @@ struct http_answer {
 	const char *body; /* NUL-terminated: the body, or that of an error answer */
 	size_t body_len;
 	bool to_slash; /* redirected to the same path with '/': a directory */
-	bool body_cut; /* longer than body_max */
+	bool redirected; /* it is not the first URL that answered */
+	bool body_cut;	 /* longer than body_max */
 	uint64_t bytes; /* at dst */
 	char *text;	/* ORIGIN_MESSAGE_MAX bytes for a sentence in result */
 };

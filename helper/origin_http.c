@@ -182,7 +182,10 @@ static void stat_end(struct http_op *op, const struct origin_result *result)
 
 static void on_stat(void *arg, struct http_answer *answer);
 
-/* HEAD told no length, or is not known: the first byte's answer has it in Content-Range. */
+/*
+ * HEAD told no length, is not known, or is not what a signed URL was made for: the
+ * answer to GET of the first byte has the length in Content-Range.
+ */
 static int probe(struct http_op *op)
 {
 	struct http_request request = { .stop_at_slash = true, .body_max = 4096, .done = on_stat };
@@ -210,6 +213,7 @@ static void on_stat(void *arg, struct http_answer *answer)
 		return;
 	}
 	if (!op->probed && (reply.status == 405 || reply.status == 501 ||
+			    (answer->redirected && result->error == -EACCES) ||
 			    (!result->error && !reply.has_length))) {
 		int err = probe(op);
 

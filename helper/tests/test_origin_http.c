@@ -478,6 +478,17 @@ static void redirects(void **state)
 	assert_int_equal(ask.error, -EACCES);
 	assert_null(strstr(ask.message, "secret"));
 
+	/* A2: a place that refuses is looked up again, once. */
+	assert_true(faulty_count(&other, "HEAD", "/else") >= 2);
+	faulty_clear(&other);
+	faulty_fault(&other, "{\"path\":\"/else\",\"kind\":\"status\",\"code\":403,\"times\":1}");
+	whole(origin, "x", &attr, 1000, 2000);
+	assert_int_equal(faulty_count(&other, "GET", "/else"), 2);
+	/* It may be signed for GET only. */
+	faulty_fault(&other,
+		     "{\"path\":\"/else\",\"method\":\"HEAD\",\"kind\":\"status\",\"code\":403}");
+	assert_int_equal(attr_of(origin, "x").size, SIZE);
+
 	/* The same host keeps them; a circle ends. */
 	faulty_clear(&server);
 	faulty_fault(&server, "{\"path\":\"/d/x\",\"kind\":\"redirect\",\"to\":\"/d/y\"}");
