@@ -34,33 +34,23 @@ struct wfs_cachefile {
 	const struct cred *cred;
 };
 
-/**
- * struct wfs_cread - one read of a cache file
- * @refs: the submitter's and the completion's
- * @win, @index: the pinned block
- * @segs: what it is for
- * @unit, @units: range read, in units of the block
- * @bounce: memory of one unit, or NULL: straight into the folio
- * @len: bytes to read, a multiple of ALIGNMENT
- * @result: of the read: bytes or -errno
- * @waited: submitted from the workqueue, where it may block
- */
+/* One read of a cache file. */
 struct wfs_cread {
 	struct kiocb iocb;
-	refcount_t refs;
+	refcount_t refs;		/* the submitter's and the completion's */
 	struct work_struct work;
 	struct wfs_node *node;
 	struct wfs_cachefile *cf;
-	struct wfs_window *win;
-	u32 index;
-	u32 unit;
+	struct wfs_window *win;		/* of the pinned block */
+	u32 index;			/* of the block in it */
+	u32 unit;			/* range read, in units of the block */
 	u32 units;
-	struct list_head segs;
-	void *bounce;
-	loff_t pos;
-	size_t len;
-	ssize_t result;
-	bool waited;
+	struct list_head segs;		/* what it is for */
+	void *bounce;			/* memory of one unit; NULL: straight into the folio */
+	loff_t pos;			/* range read, in bytes of the file */
+	size_t len;			/* a multiple of ALIGNMENT */
+	ssize_t result;			/* of the read: bytes or -errno */
+	bool waited;			/* submitted from the workqueue, where it may block */
 	u64 sums[CREAD_UNITS];
 	struct bio_vec bv[WFS_UNIT_SIZE / PAGE_SIZE];
 };

@@ -23,10 +23,11 @@
  * @ses: set once, by HELLO or ATTACH
  * @hello: it said HELLO: the session goes with it
  * @slots: memory that requests are written to, mapped by the helper
+ * @nslots: number of slots there
  * @busy: slots that belong to the kernel
  */
 struct wfs_dev {
-	struct mutex mutex;
+	struct mutex mutex;		/* set-up */
 	struct wfs_session *ses;
 	bool hello;
 	void *slots;
@@ -108,8 +109,7 @@ void wfs_kick(void)
 	if (!ses || (list_empty(&wfs_chan.front) &&
 		     (ses->mounts || list_empty(&wfs_chan.pending))))
 		return;
-	if (waitqueue_active(&wfs_chan.wait))
-		wake_up(&wfs_chan.wait);
+	wake_up(&wfs_chan.wait);
 	p = list_first_entry_or_null(&ses->parked, struct parked, link);
 	if (p) {
 		list_del_init(&p->link);
@@ -329,6 +329,7 @@ static long ioctl_hello(struct file *file, void __user *arg)
 		return err;
 	}
 	dev->hello = true;
+	/* Whoever sees the session sees hello and slots. */
 	smp_store_release(&dev->ses, ses);
 	if (copy_to_user(arg, &hello, sizeof(hello))) {
 		wfs_session_end(ses, "hello failed");
@@ -358,6 +359,7 @@ static long ioctl_attach(struct file *file, void __user *arg)
 		drop_slots(dev);
 		return err;
 	}
+	/* Whoever sees the session sees the slots. */
 	smp_store_release(&dev->ses, ses);
 	return 0;
 }
@@ -379,6 +381,7 @@ static long ioctl_buffers(struct wfs_dev *dev, void __user *arg)
 	err = wfs_buffers_pin(&buffers, in.addr, in.len);
 	if (err)
 		return err;
+	/* Commands look at the buffers without the mutex. */
 	smp_store_release(&dev->ses->buffers, buffers);
 	return 0;
 }
@@ -404,8 +407,10 @@ static long ioctl_fetch(struct wfs_dev *dev, void __user *arg)
 		return -ENOMEM;
 	n = wfs_take_requests(ses, records, WFS_SLOT_SIZE, req.max);
 	if (!n && !(req.flags & WFS_FETCH_NONBLOCK))
-		err = wait_event_interruptible(wfs_chan.wait, READ_ONCE(ses->dead) ||
-			(n = wfs_take_requests(ses, records, WFS_SLOT_SIZE, req.max)));
+		err = wait_event_interruptible(wfs_chan.wait,
+					       (n = wfs_take_requests(ses, records, WFS_SLOT_SIZE,
+								      req.max)) ||
+					       READ_ONCE(ses->dead));
 	else
 		err = n ? 0 : -EAGAIN;
 	if (n) {
@@ -456,6 +461,7 @@ static long wfs_dev_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		mutex_unlock(&dev->mutex);
 		return err;
 	}
+	/* Pairs with the release in HELLO and ATTACH, as below. */
 	if (!smp_load_acquire(&dev->ses))
 		return -ENOTCONN;
 	switch (cmd) {
@@ -481,6 +487,7 @@ static int wfs_dev_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct wfs_dev *dev = file->private_data;
 
+	/* Pairs with the release in HELLO and ATTACH. */
 	if (!smp_load_acquire(&dev->ses))
 		return -ENOTCONN;
 	if (vma->vm_flags & (VM_WRITE | VM_EXEC) || !(vma->vm_flags & VM_SHARED))
@@ -508,6 +515,7 @@ static int wfs_dev_open(struct inode *inode, struct file *file)
 static int wfs_dev_flush(struct file *file, fl_owner_t id)
 {
 	struct wfs_dev *dev = file->private_data;
+	/* Pairs with the release in HELLO and ATTACH. */
 	struct wfs_session *ses = smp_load_acquire(&dev->ses);
 	struct parked *p, *next;
 	LIST_HEAD(parked);

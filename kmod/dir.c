@@ -170,6 +170,7 @@ static const char *wfs_get_link(struct dentry *dentry, struct inode *inode,
 				struct delayed_call *done)
 {
 	struct wfs_inode *wi = WFS_I(inode);
+	/* Pairs with the release below. */
 	char *target = smp_load_acquire(&wi->target);
 	int err;
 

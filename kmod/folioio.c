@@ -348,7 +348,7 @@ static bool any_fill(struct wfs_node *node, u64 block)
 }
 
 /* What a segment needs, decided under node->lock. */
-enum need { NEED_DONE, NEED_OPEN, NEED_WINDOW, NEED_MAP, NEED_READ, NEED_FILL };
+enum need { NEED_OPEN, NEED_WINDOW, NEED_MAP, NEED_READ, NEED_FILL };
 
 static enum need seg_needs(struct wfs_node *node, struct wfs_window *win, u32 index)
 {
@@ -370,157 +370,226 @@ static enum need seg_needs(struct wfs_node *node, struct wfs_window *win, u32 in
 	}
 }
 
-/* Starts or joins the fill of a segment's block. node->lock is held, and dropped. */
-static void start_fill(struct wfs_node *node, struct wfs_window *win, u32 index,
-		       struct wfs_seg *seg, struct wfs_nreq *nreq)
+/* What is left to do once the lock is dropped. */
+enum action {
+	DO_NOTHING,		/* the segment waits in a list */
+	DO_END,			/* nothing more is wanted for it */
+	DO_OPEN,
+	DO_WINDOW,		/* make the window, decide again */
+	DO_ALLOC_REQ,		/* have a request ready, decide again */
+	DO_ALLOC_READ,		/* have a read ready, decide again */
+	DO_AGAIN,
+	DO_SUBMIT,
+	DO_SUBMIT_HELD,
+	DO_READ,
+};
+
+/* One segment on its way: what is ready for it, and what was decided. */
+struct route {
+	struct wfs_node *node;
+	struct wfs_seg *seg;
+	struct wfs_window *win;
+	u32 window;
+	u32 index;
+	struct wfs_nreq *spare;		/* ready to become a request */
+	struct wfs_nreq *nreq;		/* the request to be submitted */
+	struct wfs_cread *cr;		/* ready to become a read */
+	struct wfs_cachefile *cf;	/* for the read */
+};
+
+static struct wfs_nreq *take_spare(struct route *r)
 {
-	enum wfs_block_state state = WFS_BLOCK_ABSENT;
+	r->nreq = r->spare;
+	r->spare = NULL;
+	return r->nreq;
+}
+
+static enum action route_map(struct route *r)
+{
+	struct wfs_nreq *nreq = find_map(r->node, r->window);
+
+	if (nreq) {
+		wfs_nreq_join(nreq, r->seg);
+		return DO_NOTHING;
+	}
+	if (!r->spare)
+		return DO_ALLOC_REQ;
+	nreq = take_spare(r);
+	wfs_node_ask_map(r->node, nreq, r->window);
+	wfs_nreq_join(nreq, r->seg);
+	return DO_SUBMIT;
+}
+
+static enum action route_read(struct route *r)
+{
+	struct wfs_seg *seg = r->seg;
+
+	if (seg->io->kind != WFS_IO_READ)
+		return DO_END;
+	if (!r->cr)
+		return DO_ALLOC_READ;
+	if (!wfs_block_pin(r->win, r->index))
+		return DO_AGAIN;
+	if (r->node->wsb->opts.verify)
+		memcpy(wfs_cread_sums(r->cr), wfs_block_sums(r->win, r->index) + seg->unit,
+		       seg->units * sizeof(u64));
+	r->cf = wfs_cachefile_get(r->node->cf);
+	return DO_READ;
+}
+
+/* Makes the spare request the fill of the segment's block. */
+static enum action new_fill(struct route *r, enum wfs_block_state state)
+{
+	struct wfs_node *node = r->node;
+	struct wfs_seg *seg = r->seg;
 	u32 flags = 0, unit = seg->unit, units = seg->units;
 	bool prefetch = seg->io->kind == WFS_IO_PREFETCH;
-	bool whole;
+	struct wfs_nreq *nreq = take_spare(r);
 
-	if (win)
-		state = wfs_block_state(win, index);
-	whole = prefetch || !any_fill(node, seg->block);
-	if (state == WFS_BLOCK_HELD)
-		whole = false;
-	if (whole) {
+	/* The first request for a block brings all of it; later ones a part once more. */
+	if (prefetch || (state != WFS_BLOCK_HELD && !any_fill(node, seg->block))) {
 		flags = WFS_REQ_F_WHOLE;
 		unit = 0;
 		units = wfs_geo_block_units(&node->geo, seg->block);
-		if (win && wfs_block_test_clear_bad(win, index))
+		if (r->win && wfs_block_test_clear_bad(r->win, r->index))
 			flags |= WFS_REQ_F_BAD;
+	} else {
+		wfs_count(node->wsb, WFS_STAT_FILL_AGAIN, 1);
 	}
-	if (win && state == WFS_BLOCK_ABSENT)
-		wfs_block_set(win, index, WFS_BLOCK_FILLING);
+	if (r->win && state == WFS_BLOCK_ABSENT)
+		wfs_block_set(r->win, r->index, WFS_BLOCK_FILLING);
 	wfs_fill_init(nreq, node, seg->block, unit, units, seg->io->why, flags);
 	if (!prefetch)
 		wfs_nreq_join(nreq, seg);
-	spin_unlock(&node->lock);
-
 	wfs_count(node->wsb, WFS_STAT_FILL_REQUESTS, 1);
-	if (!whole)
-		wfs_count(node->wsb, WFS_STAT_FILL_AGAIN, 1);
-	if (state == WFS_BLOCK_EVICTING)
-		wfs_req_submit_held(&nreq->req, node->wsb->opts.timeout_s);
-	else
-		wfs_req_submit(&nreq->req, node->wsb->opts.timeout_s);
-	wfs_req_put(&nreq->req);
+	return state == WFS_BLOCK_EVICTING ? DO_SUBMIT_HELD : DO_SUBMIT;
+}
+
+static enum action route_fill(struct route *r)
+{
+	enum wfs_block_state state = WFS_BLOCK_ABSENT;
+	enum wfs_io_kind kind = r->seg->io->kind;
+	struct wfs_nreq *nreq;
+
+	if (r->win)
+		state = wfs_block_state(r->win, r->index);
+	if (kind == WFS_IO_PROBE)
+		return DO_END;
+	if (kind == WFS_IO_PREFETCH &&
+	    (state == WFS_BLOCK_HELD || any_fill(r->node, r->seg->block)))
+		return DO_END;
+	nreq = find_fill(r->node, r->seg);
+	if (nreq) {
+		wfs_nreq_join(nreq, r->seg);
+		return DO_NOTHING;
+	}
+	return r->spare ? new_fill(r, state) : DO_ALLOC_REQ;
+}
+
+static enum action decide(struct route *r)
+{
+	struct wfs_node *node = r->node;
+
+	lockdep_assert_held(&node->lock);
+	r->win = xa_load(&node->windows, r->window);
+	switch (seg_needs(node, r->win, r->index)) {
+	case NEED_OPEN:
+		list_add_tail(&r->seg->link, &node->open_segs);
+		if (node->opening)
+			return DO_NOTHING;
+		node->opening = true;
+		return DO_OPEN;
+	case NEED_WINDOW:
+		return DO_WINDOW;
+	case NEED_MAP:
+		return route_map(r);
+	case NEED_READ:
+		return route_read(r);
+	case NEED_FILL:
+		return route_fill(r);
+	}
+	return DO_END;
+}
+
+/* Prefetching segments wait for nothing; others are in the request's list. */
+static void submit_req(struct route *r, bool held)
+{
+	struct wfs_nreq *nreq = r->nreq;
+	bool prefetch = r->seg->io->kind == WFS_IO_PREFETCH && nreq->req.opcode == WFS_REQ_FILL;
+	u32 timeout_s = r->node->wsb->opts.timeout_s;
+
 	if (prefetch)
-		end_seg(seg, 0);
+		end_seg(r->seg, 0);
+	if (held)
+		wfs_req_submit_held(&nreq->req, timeout_s);
+	else
+		wfs_req_submit(&nreq->req, timeout_s);
+	wfs_req_put(&nreq->req);
+}
+
+/* Does what was decided; true: decide again. */
+static bool act(struct route *r, enum action what, struct list_head *rest)
+{
+	LIST_HEAD(segs);
+
+	switch (what) {
+	case DO_NOTHING:
+		return false;
+	case DO_END:
+		end_seg(r->seg, 0);
+		return false;
+	case DO_OPEN:
+		wfs_node_open(r->node);
+		return false;
+	case DO_WINDOW:
+		if (wfs_node_window(r->node, r->window))
+			return true;
+		break;
+	case DO_ALLOC_REQ:
+		r->spare = wfs_nreq_alloc();
+		if (r->spare)
+			return true;
+		break;
+	case DO_ALLOC_READ:
+		r->cr = wfs_cread_alloc();
+		if (r->cr)
+			return true;
+		break;
+	case DO_AGAIN:
+		return true;
+	case DO_SUBMIT:
+	case DO_SUBMIT_HELD:
+		submit_req(r, what == DO_SUBMIT_HELD);
+		return false;
+	case DO_READ:
+		gather(r->seg, rest, &segs);
+		wfs_cread_start(r->cr, r->node, r->cf, r->win, r->index, &segs);
+		r->cr = NULL;
+		return false;
+	}
+	end_seg(r->seg, -ENOMEM);
+	return false;
 }
 
 static void route_one(struct wfs_node *node, struct wfs_seg *seg, struct list_head *rest)
 {
 	u32 window = wfs_geo_window_of(&node->geo, seg->block);
-	u32 index = seg->block - wfs_geo_window_first(&node->geo, window);
-	bool asks = seg->io->kind != WFS_IO_READ;
-	struct wfs_nreq *nreq, *spare = NULL;
-	struct wfs_cread *cr = NULL;
-	struct wfs_cachefile *cf;
-	struct wfs_window *win;
-	bool start = false;
-	LIST_HEAD(segs);
+	struct route r = {
+		.node = node,
+		.seg = seg,
+		.window = window,
+		.index = seg->block - wfs_geo_window_first(&node->geo, window),
+	};
+	enum action action;
 
-again:
-	spin_lock(&node->lock);
-	win = xa_load(&node->windows, window);
-	switch (seg_needs(node, win, index)) {
-	case NEED_OPEN:
-		list_add_tail(&seg->link, &node->open_segs);
-		start = !node->opening;
-		node->opening = true;
+	do {
+		spin_lock(&node->lock);
+		action = decide(&r);
 		spin_unlock(&node->lock);
-		if (start)
-			wfs_node_open(node);
-		break;
-	case NEED_WINDOW:
-		spin_unlock(&node->lock);
-		if (wfs_node_window(node, window))
-			goto again;
-		end_seg(seg, -ENOMEM);
-		break;
-	case NEED_MAP:
-		nreq = find_map(node, window);
-		if (!nreq && !spare)
-			goto alloc;
-		if (!nreq) {
-			nreq = spare;
-			spare = NULL;
-			wfs_node_ask_map(node, nreq, window);
-			start = true;
-		}
-		wfs_nreq_join(nreq, seg);
-		spin_unlock(&node->lock);
-		if (start) {
-			wfs_req_submit(&nreq->req, node->wsb->opts.timeout_s);
-			wfs_req_put(&nreq->req);
-		}
-		break;
-	case NEED_READ:
-		if (asks) {
-			spin_unlock(&node->lock);
-			end_seg(seg, 0);
-			break;
-		}
-		if (!cr) {
-			spin_unlock(&node->lock);
-			cr = wfs_cread_alloc();
-			if (cr)
-				goto again;
-			end_seg(seg, -ENOMEM);
-			break;
-		}
-		if (!wfs_block_pin(win, index)) {
-			spin_unlock(&node->lock);
-			goto again;
-		}
-		if (node->wsb->opts.verify)
-			memcpy(wfs_cread_sums(cr), wfs_block_sums(win, index) + seg->unit,
-			       seg->units * sizeof(u64));
-		cf = wfs_cachefile_get(node->cf);
-		spin_unlock(&node->lock);
-		gather(seg, rest, &segs);
-		wfs_cread_start(cr, node, cf, win, index, &segs);
-		cr = NULL;
-		break;
-	case NEED_FILL:
-		if (seg->io->kind == WFS_IO_PROBE ||
-		    (seg->io->kind == WFS_IO_PREFETCH &&
-		     (any_fill(node, seg->block) ||
-		      (win && wfs_block_state(win, index) == WFS_BLOCK_HELD)))) {
-			spin_unlock(&node->lock);
-			end_seg(seg, 0);
-			break;
-		}
-		nreq = find_fill(node, seg);
-		if (nreq) {
-			wfs_nreq_join(nreq, seg);
-			spin_unlock(&node->lock);
-			break;
-		}
-		if (!spare)
-			goto alloc;
-		start_fill(node, win, index, seg, spare);
-		spare = NULL;
-		break;
-	case NEED_DONE:
-		spin_unlock(&node->lock);
-		break;
-	}
-	kfree(spare);
-	if (cr)
-		wfs_cread_free(cr);
-	return;
-
-alloc:
-	spin_unlock(&node->lock);
-	spare = wfs_nreq_alloc();
-	if (spare)
-		goto again;
-	end_seg(seg, -ENOMEM);
-	if (cr)
-		wfs_cread_free(cr);
+	} while (act(&r, action, rest));
+	kfree(r.spare);
+	if (r.cr)
+		wfs_cread_free(r.cr);
 }
 
 /**

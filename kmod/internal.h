@@ -148,7 +148,7 @@ struct wfs_inode {
 	char *version;
 	struct wfs_node *node;
 	char *target;
-	spinlock_t lock;
+	spinlock_t lock;		/* listing, streams */
 	struct wfs_listing *listing;
 	unsigned int streak;
 	pgoff_t streams[WFS_STREAMS];
@@ -286,7 +286,8 @@ void wfs_seg_end_unit(struct wfs_seg *seg, int error);
 void wfs_seg_fail(struct wfs_seg *seg, int error);
 void wfs_seg_put(struct wfs_seg *seg);
 /* Where the unit's bytes lie: offset in the folio, and how many object bytes. */
-size_t wfs_seg_span(const struct wfs_seg *seg, u32 unit, size_t *ret_folio_off, size_t *ret_unit_off);
+size_t wfs_seg_span(const struct wfs_seg *seg, u32 unit, size_t *ret_folio_off,
+		    size_t *ret_unit_off);
 void wfs_folioio_exit(void);
 
 /* ---- blockmap.c: block states, pins, sums; no VFS type, tested alone ---- */
@@ -311,7 +312,7 @@ enum wfs_block_state {
  */
 struct wfs_window {
 	struct list_head lru;
-	spinlock_t *lock;
+	spinlock_t *lock;		/* the owner's */
 	u64 *sums;
 	u32 nsums;
 	u32 blocks;
@@ -495,7 +496,7 @@ struct wfs_session {
  * @wait: FETCH of the ioctl transport
  */
 struct wfs_chan {
-	spinlock_t lock;
+	spinlock_t lock;		/* everything here */
 	struct wfs_session *session;
 	struct list_head front;
 	struct list_head pending;
@@ -587,7 +588,7 @@ struct wfs_node {
 	u32 attr_flags;
 	char *path;
 	char *version;
-	spinlock_t lock;
+	spinlock_t lock;		/* block states, live requests */
 	struct inode *inode;
 	bool opened;
 	bool opening;
@@ -624,11 +625,13 @@ void wfs_node_open(struct wfs_node *node);
 /* The window, made if need be; NULL: no memory. */
 struct wfs_window *wfs_node_window(struct wfs_node *node, u32 window);
 struct wfs_nreq *wfs_nreq_alloc(void);
+
 /* Puts a segment into the list of a request, node->lock held. */
 static inline void wfs_nreq_join(struct wfs_nreq *nreq, struct wfs_seg *seg)
 {
 	list_add_tail(&seg->link, &nreq->segs);
 }
+
 void wfs_nreq_free(struct wfs_req *req);
 void wfs_node_ask_map(struct wfs_node *node, struct wfs_nreq *nreq, u32 window);
 void wfs_node_note_error(struct wfs_node *node, u64 block, int error);

@@ -344,7 +344,8 @@ void wfs_node_resume_all(struct wfs_session *ses)
 			node->opening = true;
 		spin_unlock(&node->lock);
 		if (go)
-			submit_open(nreq_alloc(GFP_NOFS | __GFP_NOFAIL), node, WFS_REQ_F_RESUME, ses->gen);
+			submit_open(nreq_alloc(GFP_NOFS | __GFP_NOFAIL), node,
+				    WFS_REQ_F_RESUME, ses->gen);
 		else
 			wfs_session_open_resumed(ses->gen);
 		wfs_node_put(node);

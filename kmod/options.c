@@ -221,15 +221,14 @@ static int parse_source(struct fs_context *fc, struct fs_parameter *param)
 		if (!strncmp(s, schemes[i], strlen(schemes[i])))
 			rest = s + strlen(schemes[i]);
 	if (!rest || (!*rest && s[0] != 'f'))
-		return invalf(fc, "wfs: source \"%s\": give s3://BUCKET[/PREFIX], http(s)://HOST/PATH/ or file:///PATH",
-			      s);
+		return invalf(fc, "wfs: source \"%s\": give s3://BUCKET[/PREFIX], http(s)://HOST/PATH/ or file:///PATH", s);
 	for (c = s; *c; c++)
 		if (iscntrl(*c))
 			return invalf(fc, "wfs: the source holds a control character");
 	/* It is seen by everybody in /proc/mounts. */
 	c = strpbrk(rest, "/?#@");
 	if (c && *c == '@')
-		return invalf(fc, "wfs: the source holds a user name or password; put credentials into wfsd.conf");
+		return invalf(fc, "wfs: the source holds a user name; put credentials into wfsd.conf");
 	fc->source = param->string;
 	param->string = NULL;
 	return 0;
@@ -424,8 +423,8 @@ static int copy_helper_options(struct context *ctx, const char *text)
 		for (line = text; line && *line; line = strchr(line, '\n') + 1) {
 			if (strncmp(line, helper_keys[i], n) || line[n] != '=')
 				continue;
-			ctx->helper[i] = kstrndup(line + n + 1, strchrnul(line, '\n') - line - n - 1,
-						  GFP_KERNEL);
+			line += n + 1;
+			ctx->helper[i] = kstrndup(line, strcspn(line, "\n"), GFP_KERNEL);
 			if (!ctx->helper[i])
 				return -ENOMEM;
 		}

@@ -210,8 +210,7 @@ int wfs_get_tree(struct fs_context *fc, const struct wfs_options *opts, char *te
 	}
 	fc->s_fs_info = wsb;		/* dropped with the context, unless a superblock takes it */
 	if (!wfs_session_live()) {
-		errorf(fc, "wfs: no wfsd is running to fetch \"%s\"; start it (systemctl start wfsd) and mount again",
-		       fc->source);
+		errorf(fc, "wfs: no wfsd is running; start it (systemctl start wfsd), mount again");
 		return -ENOTCONN;
 	}
 	message = kmalloc(WFS_MESSAGE_MAX, GFP_KERNEL);

@@ -156,8 +156,8 @@ static void submit(struct wfs_req *req, u32 timeout_s, enum submit_how how)
 	}
 	spin_unlock(&wfs_chan.lock);
 
-	trace_wfs_request(req->id, req->opcode, req->wsb ? req->wsb->id : 0, req->node_id, req->block,
-			  req->unit, req->units, req->why);
+	trace_wfs_request(req->id, req->opcode, req->wsb ? req->wsb->id : 0, req->node_id,
+			  req->block, req->unit, req->units, req->why);
 	if (refused)
 		end_req(req, -EIO);
 	else if (timeout_s)
