@@ -193,7 +193,7 @@ static int evict_carry_out(struct evict_batch *batch)
 static uint64_t evict_excess(struct store *store, struct store_dir *dir, bool begun)
 {
 	SCOPED_LOCK(&store->lock);
-	uint64_t taken = dir->used + dir->reserved;
+	uint64_t taken = dir->used + dir->reserved + dir->wanted;
 	double low = (double)dir->capacity * store->low / 100;
 
 	if (store->stop || (!begun && !evict_due(store, dir)))
@@ -234,10 +234,18 @@ void evict_run(struct store *store, struct store_dir *dir)
 			store->ops.space(store->ops.arg);
 		}
 	}
-	if (excess && !begun) {
-		SCOPED_LOCK(&store->lock);
-		dir->stuck_ns = store_now() + EVICT_STUCK_NS;
+	pthread_mutex_lock(&store->lock);
+	if (!begun && excess && dir->reserved) {
+		/* What is being written will be recorded, and can be evicted then. */
+		store->hurry = true;
+		pthread_mutex_unlock(&store->lock);
+		return;
 	}
+	dir->wanted = 0;
+	if (excess && !begun)
+		dir->stuck_ns = store_now() + EVICT_STUCK_NS;
+	pthread_mutex_unlock(&store->lock);
+	store->ops.space(store->ops.arg);
 }
 
 struct evict_wanted {

@@ -369,7 +369,10 @@ int store_map(struct store_file *file, uint64_t first, uint64_t count, uint64_t 
 
 bool evict_due(const struct store *store, const struct store_dir *dir)
 {
-	return (double)(dir->used + dir->reserved) > (double)dir->capacity * store->high / 100;
+	uint64_t taken = dir->used + dir->reserved;
+
+	return (double)taken > (double)dir->capacity * store->high / 100 ||
+	       taken + dir->wanted > dir->capacity;
 }
 
 int store_reserve(struct store_file *file, uint64_t block, uint64_t len)
@@ -393,7 +396,13 @@ int store_reserve(struct store_file *file, uint64_t block, uint64_t len)
 	if (dir->used + dir->reserved <= dir->capacity)
 		return 0;
 	dir->reserved -= len;
-	return store->allowed && dir->stuck_ns <= now ? -EAGAIN : -ENOSPC;
+	if (!store->allowed || dir->stuck_ns > now)
+		return -ENOSPC;
+	if (dir->wanted < len)
+		dir->wanted = len;
+	store->evict = true;
+	pthread_cond_signal(&store->wake);
+	return -EAGAIN;
 }
 
 void store_unreserve(struct store_file *file, uint64_t len)
@@ -401,6 +410,10 @@ void store_unreserve(struct store_file *file, uint64_t len)
 	SCOPED_LOCK(&file->store->lock);
 
 	file->dir->reserved -= len;
+	if (file->dir->wanted) {
+		file->store->evict = true;
+		pthread_cond_signal(&file->store->wake);
+	}
 }
 
 void store_commit(struct store_record *record)
@@ -413,6 +426,9 @@ void store_commit(struct store_record *record)
 	store->commits_end = &record->next;
 	if (!store->commit_count++)
 		store->commit_ns = store_now();
+	/* What is not recorded cannot be evicted, and somebody waits for room. */
+	if (record->file->dir->wanted)
+		store->hurry = true;
 	pthread_cond_signal(&store->wake);
 }
 

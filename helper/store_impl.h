@@ -24,6 +24,7 @@ struct store_dir {
 	uint64_t configured;		/* by capacity= */
 	uint64_t capacity;		/* the same, less where the filesystem has less left */
 	uint64_t used, reserved;
+	uint64_t wanted;		/* of the longest block that did not fit */
 	uint64_t files;
 	uint64_t rest_ns;		/* no writes until then, after an error */
 	uint64_t stuck_ns;		/* eviction found nothing to evict, tried again then */

@@ -124,6 +124,8 @@ static void flush_dir(struct store *store, struct flush *flush)
 			flush->dir->files++;
 		record->file->cached += record->len;
 	}
+	if (flush->dir->wanted)
+		store->evict = true;
 	pthread_mutex_unlock(&store->lock);
 	for (record = flush->records; record; record = next) {
 		next = record->next;
@@ -226,7 +228,6 @@ static void store_evict_all(struct store *store)
 		store_measure(store, &store->dirs[i]);
 		evict_run(store, &store->dirs[i]);
 	}
-	store->ops.space(store->ops.arg);
 }
 
 void *store_thread(void *arg)

@@ -266,6 +266,7 @@ static void test_order(void **state)
 	(void)state;
 	rig.config->max_concurrent_fetches = 1;
 	rig.config->workers = 1;
+	rig.config->stall_timeout_ms = 10000;
 	rig_start(&rig);
 	object = open_f(20);
 	faulty_fault(&faulty,
