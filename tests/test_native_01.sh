@@ -1,0 +1,150 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# group: native
+# where: host
+# kernels: none
+# timeout: 300
+#
+# The daemon without the kernel: sources, scheduler, cache and command on this host.
+. "$(dirname "$0")/lib.sh"
+
+PATH=${WFS_HELPER:-$tests/../build/helper}:$PATH
+export WFS_SOCKET=$tmp/wfsd.sock
+wfsd_sock=$WFS_SOCKET
+wfsd_log=$tmp/wfsd.log
+nginx_port=18181
+cache=$tmp/cache
+capacity=1G
+big=$((48 * 1024 * 1024 + 4321))
+
+start_native() {
+	rm -f "$WFS_SOCKET"
+	wfsd --no-kernel --foreground --cache-dir "$cache" --cache-capacity "$capacity" \
+		--control-socket "$WFS_SOCKET" --metrics-listen 127.0.0.1:19419 "$@" >>"$wfsd_log" 2>&1 &
+	wfsd_pid=$!
+	soon 30 answering
+}
+
+# used: bytes that the data files take.
+used() {
+	du -s --block-size=1 "$cache/data" | cut -f1
+}
+
+field() {
+	jq -r ".$1"
+}
+
+cleanup() {
+	stop_wfsd
+	[ ! -e "$tmp/nginx/pid" ] || stop_nginx
+}
+trap 'cleanup; tap_end' EXIT
+
+fetched() {
+	wfs fetch --json "$@" | tail -n 1 | field fetched
+}
+
+require make_file "$tmp/root/model/a.bin" "$big" a
+require make_file "$tmp/root/model/deep/b.bin" 300000 b
+require make_file "$tmp/root/model/c d%.bin" 65536 c
+require touch "$tmp/root/model/empty"
+# A server's time stamps prove a version only when they are old enough.
+require find "$tmp/root" -exec touch -d '1 hour ago' {} +
+require start_nginx "$tmp/root"
+all=$((big + 300000 + 65536))
+
+# ---- no daemon, wrong usage
+
+status=0
+output=$(wfs fetch "$nginx_url/model/" 2>&1) || status=$?
+is "$status" 3 "without a daemon the status is 3"
+is "$(grep -c 'no daemon' <<<"$output")" 1 "and a sentence says so"
+status=0
+wfs fetch >"$tmp/usage" 2>&1 || status=$?
+is "$status" 2 "wrong usage has status 2"
+status=0
+wfs nonsense >"$tmp/usage" 2>&1 || status=$?
+is "$status" 2 "so has a command that there is not"
+for command in mounts stat ls fetch prefetch sync invalidate evict events; do
+	wfs "$command" --help >"$tmp/usage" || not_ok "wfs $command --help"
+done
+check "wfsd --help" wfsd --help
+check_fails "an unknown option is refused" "see wfsd --help" wfsd --no-such-option
+check_fails "a malformed value is refused" "buffer_memory" wfsd --fetch-buffer-memory lots
+
+# ---- HTTP
+
+require start_native
+check "ls" wfs ls "$nginx_url/model/"
+is "$(wfs ls --json "$nginx_url/model/" | jq -r .name | sort | tr '\n' ' ')" \
+	"a.bin c d%.bin deep empty " "ls shows what is there"
+check_fails "a source that is not there is refused" "" wfs ls "$nginx_url/none/"
+is "$(fetched "$nginx_url/model/")" "$all" "a cold fetch brings all bytes"
+is "$(bytes_sent)" "$all" "and the server sent them once"
+gets=$(count_gets)
+is "$(fetched "$nginx_url/model/")" 0 "a second fetch brings nothing"
+is "$(count_gets)" "$gets" "by no GET at all"
+is "$(fetched "$nginx_url/model/a.bin")" 0 "a single object of it is found in the cache"
+is "$(wfs stat --json | field counters.cache_used_bytes)" "$all" "the cache holds them"
+check "sync" wfs sync
+check "the metrics are served" grep -q '^wfs_origin_bytes_total [1-9]' \
+	<(curl -s http://127.0.0.1:19419/metrics)
+
+# ---- restart
+
+require stop_wfsd
+require start_native
+is "$(fetched "$nginx_url/model/")" 0 "warm after a restart"
+is "$(count_gets)" "$gets" "by no GET"
+is "$(wfs fetch --verify --json "$nginx_url/model/" | tail -n 1 | field fetched)" "$all" \
+	"all of it is read back and right"
+is "$(count_gets)" "$gets" "from the cache"
+
+# ---- a damaged block
+
+for file in "$cache"/data/*/*; do
+	printf X | dd of="$file" bs=1 seek=12345 conv=notrunc 2>/dev/null
+done
+sync
+require wfs fetch --verify "$nginx_url/model/"
+at_least "$(wfs stat --json | field counters.blocks_corrupt)" 1 "a damaged block is noticed"
+is "$(count_gets)" $((gets + 3)) "and fetched again, one GET a block"
+require wfs fetch --verify "$nginx_url/model/"
+is "$(count_gets)" $((gets + 3)) "for good"
+
+# ---- evict
+
+is "$(wfs evict --json "$nginx_url/model/" | field busy)" 0 "evict"
+is "$(wfs stat --json | field counters.cache_used_bytes)" 0 "nothing is left"
+is "$(find "$cache/data" -type f | wc -l)" 0 "and no file"
+
+# ---- killed in the middle
+
+: >"$nginx_log"
+background fetch wfs fetch "file://$tmp/root/model"
+soon 20 eval '[ "$(find "$cache/data" -type f | wc -l)" -gt 0 ]'
+kill_wfsd
+wait "$fetch" 2>/dev/null
+require start_native
+check "a fetch after the daemon was killed" wfs fetch "file://$tmp/root/model"
+before=$(wfs stat --json | field counters.blocks_corrupt)
+check "all of it can be read back" wfs fetch --verify "file://$tmp/root/model"
+is "$(wfs stat --json | field counters.blocks_corrupt)" "$before" "and every sum is right"
+is "$(wfs stat --json | field counters.cache_used_bytes)" "$all" "the account is right"
+
+# ---- capacity
+
+require stop_wfsd
+capacity=16M
+require start_native
+wfs fetch "$nginx_url/model/" >"$tmp/fetch.log" 2>&1 || true
+at_most "$(used)" $((17 * 1024 * 1024)) "the capacity is kept to"
+wfs fetch "file://$tmp/root/model" >"$tmp/fetch.log" 2>&1 || true
+at_most "$(used)" $((17 * 1024 * 1024)) "and again"
+
+# ---- stopping
+
+begun=$SECONDS
+check "the daemon stops" stop_wfsd
+at_most $((SECONDS - begun)) 10 "soon"
+is "$(grep -c -i 'sanitizer\|runtime error' "$wfsd_log")" 0 "with nothing to complain about"
