@@ -27,7 +27,7 @@ start_native() {
 
 # used: bytes that the data files take.
 used() {
-	du -s --block-size=1 "$cache/data" | cut -f1
+	find "$cache/data" -type f -printf '%b\n' | awk '{ n += $1 } END { print n * 512 }'
 }
 
 field() {
