@@ -18,9 +18,9 @@ struct asker {
 	struct core *core;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
-	struct question *questions;	/* being asked */
+	struct question *questions; /* being asked */
 	bool cancelled;
-	unsigned int turn;		/* which worker is next */
+	unsigned int turn; /* which worker is next */
 };
 
 /* Lives on the asking thread's stack; the loop's thread works for it until ended. */
@@ -132,8 +132,8 @@ static int question_copy(struct question *question, const struct origin_entry *e
 }
 
 static void question_list(void *arg, const struct origin_result *result,
-			  const struct origin_entry *entries, size_t count,
-			  const char *next_token, uint64_t skipped)
+			  const struct origin_entry *entries, size_t count, const char *next_token,
+			  uint64_t skipped)
 {
 	struct question *question = arg;
 	int err = result->error;
@@ -152,8 +152,8 @@ static void question_attempt(struct question *question)
 	int err;
 
 	if (question->list)
-		err = origin_list(question->origin, question->loop, question->path,
-				  question->token, question_list, question, &question->call);
+		err = origin_list(question->origin, question->loop, question->path, question->token,
+				  question_list, question, &question->call);
 	else
 		err = origin_stat(question->origin, question->loop, question->path, question_stat,
 				  question, &question->call);
@@ -226,7 +226,7 @@ static int question_ask(struct asker *asker, struct question *question)
 	loop_post(question->loop, &question->start);
 	while (!question->ended || question->cancel_posted)
 		pthread_cond_wait(&asker->changed, &asker->lock);
-	for (link = &asker->questions; *link != question; )
+	for (link = &asker->questions; *link != question;)
 		link = &(*link)->next;
 	*link = question->next;
 	return question->error;

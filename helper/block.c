@@ -109,7 +109,7 @@ void block_unhash(struct block *block)
 
 	if (!block->hashed)
 		return;
-	for (link = block_bucket(block->object, block->nr); *link != block; )
+	for (link = block_bucket(block->object, block->nr); *link != block;)
 		link = &(*link)->hash_next;
 	*link = block->hash_next;
 	block->hashed = false;
@@ -266,7 +266,7 @@ static bool block_deliver_one(struct core *core, struct block *block, struct fet
 	} else {
 		want->done(want, block->error,
 			   block->error && !block->message ? "the block could not be fetched" :
-			   block->message);
+							     block->message);
 	}
 	pthread_mutex_lock(&core->lock);
 	block_called(core, wait);

@@ -18,17 +18,16 @@
 struct buffers {
 	char *base;
 	size_t len;
-	uint32_t units;			/* the first units of base; replies follow */
+	uint32_t units; /* the first units of base; replies follow */
 	size_t reply_size;
 	unsigned int replies;
-	pthread_mutex_t lock;		/* what follows */
+	pthread_mutex_t lock; /* what follows */
 	uint32_t free_units;
-	uint64_t *used;			/* a bit a unit */
-	void *reply_list;		/* free replies, linked through their first word */
+	uint64_t *used;	  /* a bit a unit */
+	void *reply_list; /* free replies, linked through their first word */
 };
 
-int buffers_create(uint64_t bytes, unsigned int replies, size_t reply_size,
-		   struct buffers **ret)
+int buffers_create(uint64_t bytes, unsigned int replies, size_t reply_size, struct buffers **ret)
 {
 	struct buffers *buffers = calloc(1, sizeof(*buffers));
 	size_t mapped;
@@ -46,8 +45,8 @@ int buffers_create(uint64_t bytes, unsigned int replies, size_t reply_size,
 	}
 	buffers->len = (bytes + replies * reply_size + HUGE_PAGE - 1) & ~(HUGE_PAGE - 1);
 	mapped = buffers->len + HUGE_PAGE;
-	map = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-		   -1, 0);
+	map = mmap(NULL, mapped, PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (map == MAP_FAILED) {
 		free(buffers->used);
 		free(buffers);
@@ -65,7 +64,7 @@ int buffers_create(uint64_t bytes, unsigned int replies, size_t reply_size,
 	madvise(buffers->base, buffers->len, MADV_DONTFORK);
 	buffers->reply_size = reply_size;
 	buffers->replies = replies;
-	for (unsigned int i = replies; i--; ) {
+	for (unsigned int i = replies; i--;) {
 		char *reply = buffers->base + bytes + i * reply_size;
 
 		*(void **)reply = buffers->reply_list;
@@ -110,7 +109,7 @@ static int64_t buffers_find(const struct buffers *buffers, uint32_t units)
 		return -1;
 	if (units <= BUFFERS_SMALL) {
 		n = 0;
-		for (uint32_t unit = buffers->units; unit-- > 0; ) {
+		for (uint32_t unit = buffers->units; unit-- > 0;) {
 			n = buffers_test(buffers, unit) ? 0 : n + 1;
 			if (n == units)
 				return unit;

@@ -12,13 +12,12 @@
 #include <stdint.h>
 
 #define BUFFER_UNIT_SHIFT 16
-#define BUFFER_UNIT (1U << BUFFER_UNIT_SHIFT)
+#define BUFFER_UNIT	  (1U << BUFFER_UNIT_SHIFT)
 
 struct buffers;
 
 /* @bytes: for runs; @replies: number of reply buffers of @reply_size bytes beside them. */
-int buffers_create(uint64_t bytes, unsigned int replies, size_t reply_size,
-		   struct buffers **ret);
+int buffers_create(uint64_t bytes, unsigned int replies, size_t reply_size, struct buffers **ret);
 void buffers_destroy(struct buffers *buffers);
 
 /* A run of units, 4 KiB aligned, or NULL. Contents are undefined. */

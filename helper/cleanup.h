@@ -40,17 +40,22 @@ static inline pthread_mutex_t *cleanup_lock(pthread_mutex_t *lock)
 	return lock;
 }
 
-#define cleanup_free __attribute__((cleanup(cleanup_free_fn)))
+#define cleanup_free  __attribute__((cleanup(cleanup_free_fn)))
 #define cleanup_close __attribute__((cleanup(cleanup_close_fn)))
-#define cleanup_file __attribute__((cleanup(cleanup_file_fn)))
+#define cleanup_file  __attribute__((cleanup(cleanup_file_fn)))
 
 /* Holds a mutex to the end of the scope. */
-#define SCOPED_LOCK(lock) \
-	pthread_mutex_t *scoped_lock_ __attribute__((cleanup(cleanup_unlock_fn), unused)) = \
-		cleanup_lock(lock)
+#define SCOPED_LOCK(lock)             \
+	pthread_mutex_t *scoped_lock_ \
+		__attribute__((cleanup(cleanup_unlock_fn), unused)) = cleanup_lock(lock)
 
 /* Hands an owned pointer on. */
-#define TAKE(p) ({ __typeof__(p) taken_ = (p); (p) = NULL; taken_; })
+#define TAKE(p)                             \
+	({                                  \
+		__typeof__(p) taken_ = (p); \
+		(p) = NULL;                 \
+		taken_;                     \
+	})
 
 #define ARRAY_SIZE(a) (sizeof(a) / sizeof((a)[0]))
 

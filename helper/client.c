@@ -70,8 +70,7 @@ void client_close(struct client *client)
 	free(client);
 }
 
-int client_ask(struct client *client, json_t *request, client_line_fn line, void *arg,
-	       json_t **ret)
+int client_ask(struct client *client, json_t *request, client_line_fn line, void *arg, json_t **ret)
 {
 	cleanup_free char *text = request ? json_dumps(request, JSON_COMPACT) : NULL;
 	cleanup_free char *buffer = NULL;

@@ -16,8 +16,8 @@ static int drop_request(const char *command, const char *what, const struct opti
 	int status;
 
 	if (is_source(what)) {
-		*ret = json_pack("{s:s, s:s, s:s?}", "command", command, "source", what,
-				 "options", options->mount_options);
+		*ret = json_pack("{s:s, s:s, s:s?}", "command", command, "source", what, "options",
+				 options->mount_options);
 		return *ret ? 0 : failed("%s cannot be written as JSON", what);
 	}
 	status = file_info(what, &info);

@@ -31,11 +31,12 @@ static void mounts_one(void *arg, const struct control_mount *mount)
 	struct mount_list *list = arg;
 
 	json_array_append_new(list->mounts,
-		json_pack("{s:I, s:s, s:s, s:I, s:I, s:I, s:I}", "mount", (json_int_t)mount->id,
-			  "source", mount->source, "options", mount->options, "block_size",
-			  (json_int_t)mount->block_size, "nodes", (json_int_t)mount->nodes,
-			  "pending", (json_int_t)mount->pending, "helper",
-			  (json_int_t)mount->helper));
+			      json_pack("{s:I, s:s, s:s, s:I, s:I, s:I, s:I}", "mount",
+					(json_int_t)mount->id, "source", mount->source, "options",
+					mount->options, "block_size", (json_int_t)mount->block_size,
+					"nodes", (json_int_t)mount->nodes, "pending",
+					(json_int_t)mount->pending, "helper",
+					(json_int_t)mount->helper));
 }
 
 static void mounts_print(const json_t *mounts, const struct control_stats *stats,
@@ -53,8 +54,8 @@ static void mounts_print(const json_t *mounts, const struct control_stats *stats
 	json_array_foreach(cache, i, dir)
 		printf("cache: %s: %s of %s in %lld files%s\n",
 		       json_string_value(json_object_get(dir, "dir")),
-		       human_bytes((uint64_t)json_integer_value(json_object_get(dir, "used")),
-				   used, sizeof(used)),
+		       human_bytes((uint64_t)json_integer_value(json_object_get(dir, "used")), used,
+				   sizeof(used)),
 		       human_bytes((uint64_t)json_integer_value(json_object_get(dir, "capacity")),
 				   capacity, sizeof(capacity)),
 		       (long long)json_integer_value(json_object_get(dir, "files")),

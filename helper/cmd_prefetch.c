@@ -56,8 +56,9 @@ static int prefetch_file(struct prefetch *prefetch, const char *path)
 	if (!info.size)
 		return 0;
 	if (info.flags & WFS_ATTR_UNCACHED)
-		return failed("%s: its origin gives no proof of its version, so that it cannot be cached",
-			      path);
+		return failed(
+			"%s: its origin gives no proof of its version, so that it cannot be cached",
+			path);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0 || ioctl(fd, WFS_IOC_PREFETCH, &range))
 		return failed("%s: %s", path, strerror(errno));
@@ -121,7 +122,7 @@ static int prefetch_wait(struct prefetch *prefetch, bool quiet)
 		if (!quiet)
 			progress_show(cached, prefetch->bytes,
 				      (double)(now.tv_sec - start.tv_sec) +
-				      (double)(now.tv_nsec - start.tv_nsec) / 1e9);
+					      (double)(now.tv_nsec - start.tv_nsec) / 1e9);
 		if (first == prefetch->count) {
 			progress_end();
 			return 0;
@@ -187,7 +188,8 @@ static int sync_run(const struct command *command, int argc, char **argv)
 	if (!status)
 		status = client_open(&client);
 	if (!status)
-		status = client_ask(client, json_pack("{s:s}", "command", "sync"), NULL, NULL, NULL);
+		status =
+			client_ask(client, json_pack("{s:s}", "command", "sync"), NULL, NULL, NULL);
 	if (!status && options.json)
 		print_json(json_pack("{s:b}", "synced", 1));
 	client_close(client);

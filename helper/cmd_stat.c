@@ -63,13 +63,14 @@ static int stat_path(const char *path, const struct options *options)
 	kernel = stat_kernel(info.mount, &stats);
 	hint = stat_hint(&info, &stats);
 	if (options->json) {
-		json_t *file = json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o}",
-			"mount", (json_int_t)info.mount, "node", (json_int_t)info.node, "path",
-			(const char *)info.path, "version", (const char *)info.version, "size",
-			(json_int_t)info.size, "cached", (json_int_t)info.cached, "resident",
-			(json_int_t)info.resident, "block_size", (json_int_t)info.block_size,
-			"uncached", (info.flags & WFS_ATTR_UNCACHED) != 0, "mount_counters",
-			kernel);
+		json_t *file =
+			json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o}", "mount",
+				  (json_int_t)info.mount, "node", (json_int_t)info.node, "path",
+				  (const char *)info.path, "version", (const char *)info.version,
+				  "size", (json_int_t)info.size, "cached", (json_int_t)info.cached,
+				  "resident", (json_int_t)info.resident, "block_size",
+				  (json_int_t)info.block_size, "uncached",
+				  (info.flags & WFS_ATTR_UNCACHED) != 0, "mount_counters", kernel);
 
 		if (!file)
 			return failed("%s has a name that JSON cannot hold", path);
@@ -79,14 +80,14 @@ static int stat_path(const char *path, const struct options *options)
 		return 0;
 	}
 	json_decref(kernel);
-	printf("path: /%s (mount %llu)\n", (const char *)info.path,
-	       (unsigned long long)info.mount);
+	printf("path: /%s (mount %llu)\n", (const char *)info.path, (unsigned long long)info.mount);
 	if (info.node) {
 		printf("version: %s\n", (const char *)info.version);
 		printf("size: %llu bytes\n", (unsigned long long)info.size);
 		printf("cached: %s (%.1f %%)%s\n", human_bytes(info.cached, text, sizeof(text)),
 		       info.size ? 100.0 * (double)info.cached / (double)info.size : 100.0,
-		       info.flags & WFS_ATTR_UNCACHED ? ", never kept: no proof of its version" : "");
+		       info.flags & WFS_ATTR_UNCACHED ? ", never kept: no proof of its version" :
+							"");
 		printf("in memory: %s\n", human_bytes(info.resident, text, sizeof(text)));
 	}
 	printf("block size: %s\n", human_bytes(info.block_size, text, sizeof(text)));

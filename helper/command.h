@@ -11,8 +11,8 @@
 #include <wfs.h>
 
 /* Exit statuses. */
-#define WFS_EXIT_FAILED 1
-#define WFS_EXIT_USAGE 2
+#define WFS_EXIT_FAILED	   1
+#define WFS_EXIT_USAGE	   2
 #define WFS_EXIT_NO_DAEMON 3
 
 /* One command. Its own options come in args; run() returns an exit status. */
@@ -27,7 +27,7 @@ extern const struct command command_mounts, command_stat, command_ls, command_fe
 /* Options that commands share, as options_parse() found them. */
 struct options {
 	bool json, verify, wait;
-	char *mount_options;		/* -o, as lines */
+	char *mount_options; /* -o, as lines */
 	uint64_t block;
 };
 
@@ -36,8 +36,8 @@ struct options {
  * 'v' --verify, 'w' --wait; --json and --help always. Operands are then argv[*ret_first]
  * on; fewer than min or more than max are refused. -1 to go on, or an exit status.
  */
-int options_parse(const struct command *command, int argc, char **argv, const char *accept,
-		  int min, int max, struct options *ret, int *ret_first);
+int options_parse(const struct command *command, int argc, char **argv, const char *accept, int min,
+		  int max, struct options *ret, int *ret_first);
 void options_free(struct options *options);
 
 /* Prints a sentence; returns WFS_EXIT_FAILED. */

@@ -14,7 +14,7 @@
 enum { RANK_DEFAULT, RANK_FILE, RANK_OPTION };
 
 #define BUFFER_MEMORY_MIN (16ULL << 20)
-#define WORKERS_MAX 64
+#define WORKERS_MAX	  64
 
 int config_bytes(const char *text, uint64_t *ret_bytes)
 {
@@ -141,8 +141,16 @@ static void config_free_list(char ***list, size_t *count)
 }
 
 enum config_type {
-	TYPE_DIR, TYPE_CAPACITY, TYPE_PERCENT, TYPE_TIME, TYPE_UINT, TYPE_BYTES, TYPE_SHARE,
-	TYPE_STRING, TYPE_LEVEL, TYPE_FORMAT,
+	TYPE_DIR,
+	TYPE_CAPACITY,
+	TYPE_PERCENT,
+	TYPE_TIME,
+	TYPE_UINT,
+	TYPE_BYTES,
+	TYPE_SHARE,
+	TYPE_STRING,
+	TYPE_LEVEL,
+	TYPE_FORMAT,
 };
 
 static const struct config_key {
@@ -151,8 +159,10 @@ static const struct config_key {
 	size_t offset;
 	const char *help;
 } config_keys[] = {
-#define KEY(section, key, option, type, field, help) \
-	{ section, key, option, type, offsetof(struct config, field), help }
+#define KEY(section, key, option, type, field, help)                             \
+	{                                                                        \
+		section, key, option, type, offsetof(struct config, field), help \
+	}
 	KEY("cache", "dir", "cache-dir", TYPE_DIR, dirs,
 	    "cache directory, repeatable (default " CONFIG_CACHE ")"),
 	KEY("cache", "capacity", "cache-capacity", TYPE_CAPACITY, capacity,
@@ -191,8 +201,8 @@ static const struct config_key {
 #undef KEY
 };
 
-static int config_set_field(struct config *config, const struct config_key *key,
-			    const char *value, int rank)
+static int config_set_field(struct config *config, const struct config_key *key, const char *value,
+			    int rank)
 {
 	void *field = (char *)config + key->offset;
 	double number;
@@ -379,8 +389,8 @@ const char *config_option_help(size_t index)
 	return index < ARRAY_SIZE(config_keys) ? config_keys[index].help : NULL;
 }
 
-int config_set_option(struct config *config, size_t index, const char *value,
-		      char *msg, size_t msg_size)
+int config_set_option(struct config *config, size_t index, const char *value, char *msg,
+		      size_t msg_size)
 {
 	return config_set(config, config_keys[index].section, config_keys[index].key, value, msg,
 			  msg_size);

@@ -10,13 +10,13 @@
 #include "log.h"
 #include "origin.h"
 
-#define CONFIG_FILE	"/etc/wfs/wfsd.conf"
-#define CONFIG_SOCKET	"/run/wfs/wfsd.sock"
-#define CONFIG_CACHE	"/var/cache/wfs"
+#define CONFIG_FILE   "/etc/wfs/wfsd.conf"
+#define CONFIG_SOCKET "/run/wfs/wfsd.sock"
+#define CONFIG_CACHE  "/var/cache/wfs"
 
 /* Bytes, or a share of what is found. */
 struct config_capacity {
-	uint64_t bytes;		/* 0: percent counts */
+	uint64_t bytes; /* 0: percent counts */
 	double percent;
 };
 
@@ -25,10 +25,10 @@ struct config_source {
 	char *prefix;
 	char *endpoint, *region, *profile, *access_key, *secret_key, *session_token;
 	char *ca, *proxy, *bearer_file;
-	char **headers;		/* NULL-terminated, or NULL */
+	char **headers; /* NULL-terminated, or NULL */
 	size_t header_count;
 	bool anon, virtual_host;
-	uint64_t quota;		/* bytes of this source in the cache, 0: no limit */
+	uint64_t quota; /* bytes of this source in the cache, 0: no limit */
 	struct config_source *next;
 };
 
@@ -36,9 +36,9 @@ struct config {
 	/* [cache] */
 	char **dirs;
 	size_t dir_count;
-	int dir_rank;			/* of what set them: default, file, option */
+	int dir_rank; /* of what set them: default, file, option */
 	struct config_capacity capacity;
-	double low, high;		/* percent of capacity */
+	double low, high; /* percent of capacity */
 	uint64_t cleanup_interval_ms;
 	/* [fetch] */
 	unsigned int workers;
@@ -47,10 +47,10 @@ struct config {
 	uint64_t buffer_memory;
 	uint64_t retry_budget_ms, stall_timeout_ms, connect_timeout_ms;
 	/* [prefetch] */
-	uint64_t max_rate;		/* bytes a second, 0: no limit */
-	double max_share;		/* of the connections */
+	uint64_t max_rate; /* bytes a second, 0: no limit */
+	double max_share;  /* of the connections */
 	/* [metrics] */
-	char *listen;			/* "" : off */
+	char *listen; /* "" : off */
 	/* [log] */
 	enum log_level log_level;
 	bool log_json;
@@ -79,8 +79,8 @@ int config_finish(struct config *config, char *msg, size_t msg_size);
 /* Names a key for a command line: "cache-dir" for [cache] dir. NULL past the last. */
 const char *config_option(size_t index);
 /* Sets a key by that name. */
-int config_set_option(struct config *config, size_t index, const char *value,
-		      char *msg, size_t msg_size);
+int config_set_option(struct config *config, size_t index, const char *value, char *msg,
+		      size_t msg_size);
 /* What a key is for, for --help. */
 const char *config_option_help(size_t index);
 

@@ -13,7 +13,7 @@
 struct control {
 	struct nl_sock *sock;
 	int family;
-	int error;			/* of the answer being read */
+	int error; /* of the answer being read */
 	void (*message)(struct control *control, struct genlmsghdr *header, struct nlattr **attrs);
 	union {
 		control_mount_fn mount;

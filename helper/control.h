@@ -20,7 +20,7 @@ struct control_mount {
 	const char *source, *options;
 	uint32_t block_size;
 	uint64_t nodes, pending;
-	uint32_t helper;		/* pid, 0: none */
+	uint32_t helper; /* pid, 0: none */
 };
 typedef void (*control_mount_fn)(void *arg, const struct control_mount *mount);
 int control_mounts(struct control *control, control_mount_fn fn, void *arg);
@@ -28,7 +28,7 @@ int control_mounts(struct control *control, control_mount_fn fn, void *arg);
 struct control_stats {
 	uint32_t helper;
 	uint64_t session;
-	uint64_t values[WFS_STAT_MAX];	/* 0 where the module does not count it */
+	uint64_t values[WFS_STAT_MAX]; /* 0 where the module does not count it */
 };
 /* mount 0: of the module. */
 int control_stats(struct control *control, uint64_t mount, struct control_stats *ret);
@@ -38,8 +38,8 @@ int control_invalidate(struct control *control, uint64_t mount, const char *path
 
 struct control_event {
 	uint32_t event;
-	uint64_t mount, session;	/* 0: none */
-	const char *path, *text;	/* NULL: none */
+	uint64_t mount, session; /* 0: none */
+	const char *path, *text; /* NULL: none */
 };
 /* Follows events until fn returns false. */
 typedef bool (*control_event_fn)(void *arg, const struct control_event *event);

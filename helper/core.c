@@ -19,7 +19,7 @@
 #define LOG_AREA "core"
 #include "log.h"
 
-#define CORE_REPLIES 64
+#define CORE_REPLIES	  64
 #define CORE_RING_ENTRIES 256
 /* How long core_stop() waits for writes that have begun. */
 #define CORE_STOP_S 10
@@ -194,7 +194,8 @@ static void *core_thread(void *arg)
 }
 
 int core_start(struct core *core,
-	       int (*before_run)(struct core *core, unsigned int worker, struct loop *loop, void *arg),
+	       int (*before_run)(struct core *core, unsigned int worker, struct loop *loop,
+				 void *arg),
 	       void *arg)
 {
 	int err = core->store ? store_start(core->store) : 0;
@@ -326,8 +327,8 @@ int core_sync(struct core *core, uint64_t timeout_ms)
 }
 
 /* Options that say how a source is reached; the others are the kernel's. */
-static const char *const core_options[] = { "endpoint", "region", "profile", "anon", "ca",
-					     "virtual_host" };
+static const char *const core_options[] = { "endpoint", "region", "profile",
+					    "anon",	"ca",	  "virtual_host" };
 
 static bool core_flag(const char *value)
 {
@@ -449,8 +450,8 @@ static struct source *core_source_by_key(struct core *core, const char *key)
 	return NULL;
 }
 
-int core_origin(struct core *core, const char *source, const char *options,
-		struct origin **ret, char *msg, size_t msg_size)
+int core_origin(struct core *core, const char *source, const char *options, struct origin **ret,
+		char *msg, size_t msg_size)
 {
 	char *values[ARRAY_SIZE(core_options)];
 	struct origin *origin = NULL;

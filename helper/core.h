@@ -16,7 +16,8 @@ struct store;
 int core_create(const struct config *config, struct core **ret, char *msg, size_t msg_size);
 /* Starts the workers' threads. before_run is called on each, before its loop runs. */
 int core_start(struct core *core,
-	       int (*before_run)(struct core *core, unsigned int worker, struct loop *loop, void *arg),
+	       int (*before_run)(struct core *core, unsigned int worker, struct loop *loop,
+				 void *arg),
 	       void *arg);
 /* Stops the workers, waits for writes under way, closes the store. */
 void core_stop(struct core *core);
@@ -40,8 +41,8 @@ void core_reply_put(struct core *core, void *reply);
  * settings; configuration ([source] sections) completes what the options leave open.
  * options: "key=value" lines separated by '\n', or NULL. One reference in *ret.
  */
-int core_origin(struct core *core, const char *source, const char *options,
-		struct origin **ret, char *msg, size_t msg_size);
+int core_origin(struct core *core, const char *source, const char *options, struct origin **ret,
+		char *msg, size_t msg_size);
 
 /*
  * Eviction is held back until the kernel has told what outlived the last session

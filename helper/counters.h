@@ -12,51 +12,52 @@
 #include <stdint.h>
 
 /* X(name, kind, what it counts); kind as Prometheus says it. */
-#define COUNTERS(X) \
-	X(origin_fetches, counter, "Ranged reads asked of origins") \
-	X(origin_bytes, counter, "Object bytes that came from origins") \
-	X(asked_bytes, counter, "Object bytes that readers and fetches asked the helper for") \
-	X(beyond_bytes, counter, "Object bytes fetched beyond what was asked") \
-	X(served_origin_requests, counter, "Requests answered from the origin") \
-	X(served_origin_bytes, counter, "Bytes of requests answered from the origin") \
-	X(served_held_requests, counter, "Requests answered from a buffer") \
-	X(served_held_bytes, counter, "Bytes of requests answered from a buffer") \
+#define COUNTERS(X)                                                                             \
+	X(origin_fetches, counter, "Ranged reads asked of origins")                             \
+	X(origin_bytes, counter, "Object bytes that came from origins")                         \
+	X(asked_bytes, counter, "Object bytes that readers and fetches asked the helper for")   \
+	X(beyond_bytes, counter, "Object bytes fetched beyond what was asked")                  \
+	X(served_origin_requests, counter, "Requests answered from the origin")                 \
+	X(served_origin_bytes, counter, "Bytes of requests answered from the origin")           \
+	X(served_held_requests, counter, "Requests answered from a buffer")                     \
+	X(served_held_bytes, counter, "Bytes of requests answered from a buffer")               \
 	X(served_nvme_requests, counter, "Requests answered by the helper from the cache file") \
-	X(served_nvme_bytes, counter, "Bytes of requests answered by the helper from the cache file") \
-	X(served_peer_requests, counter, "Requests answered from a peer") \
-	X(served_peer_bytes, counter, "Bytes of requests answered from a peer") \
-	X(failed_requests, counter, "Requests that ended with an error") \
-	X(duplicate_fetches, counter, "Blocks fetched again while they were still known") \
-	X(blocks_stored, counter, "Blocks durable in the cache") \
-	X(blocks_dropped, counter, "Blocks delivered but not stored") \
-	X(blocks_evicted, counter, "Blocks evicted from the cache") \
-	X(blocks_evicted_young, counter, "Blocks evicted within 60 s of being stored") \
-	X(blocks_corrupt, counter, "Cached blocks that failed their check") \
-	X(stored_bytes, counter, "Bytes written to the cache") \
-	X(store_errors, counter, "Writes to the cache that failed") \
-	X(retries, counter, "Origin requests made again") \
-	X(hedges_sent, counter, "Second requests for the same bytes") \
-	X(hedges_won, counter, "Second requests that answered first") \
-	X(stalls, counter, "Transfers given up because no byte came") \
-	X(hidden_keys, counter, "Keys that cannot be a path") \
-	X(helper_sessions, counter, "Sessions with the kernel") \
-	X(buffer_total_bytes, gauge, "Buffer memory") \
-	X(buffer_used_bytes, gauge, "Buffer memory in use") \
-	X(buffer_waits, counter, "Times that a block waited for buffer memory") \
-	X(held_blocks, gauge, "Blocks in buffers, delivered and not yet settled") \
-	X(active_fetches, gauge, "Ranged reads under way") \
-	X(queued_blocks, gauge, "Blocks waiting to be fetched") \
-	X(index_bytes, gauge, "Size of the cache index") \
-	X(cache_capacity_bytes, gauge, "Most bytes that the cache may hold") \
-	X(cache_used_bytes, gauge, "Bytes that the cache holds") \
+	X(served_nvme_bytes, counter,                                                           \
+	  "Bytes of requests answered by the helper from the cache file")                       \
+	X(served_peer_requests, counter, "Requests answered from a peer")                       \
+	X(served_peer_bytes, counter, "Bytes of requests answered from a peer")                 \
+	X(failed_requests, counter, "Requests that ended with an error")                        \
+	X(duplicate_fetches, counter, "Blocks fetched again while they were still known")       \
+	X(blocks_stored, counter, "Blocks durable in the cache")                                \
+	X(blocks_dropped, counter, "Blocks delivered but not stored")                           \
+	X(blocks_evicted, counter, "Blocks evicted from the cache")                             \
+	X(blocks_evicted_young, counter, "Blocks evicted within 60 s of being stored")          \
+	X(blocks_corrupt, counter, "Cached blocks that failed their check")                     \
+	X(stored_bytes, counter, "Bytes written to the cache")                                  \
+	X(store_errors, counter, "Writes to the cache that failed")                             \
+	X(retries, counter, "Origin requests made again")                                       \
+	X(hedges_sent, counter, "Second requests for the same bytes")                           \
+	X(hedges_won, counter, "Second requests that answered first")                           \
+	X(stalls, counter, "Transfers given up because no byte came")                           \
+	X(hidden_keys, counter, "Keys that cannot be a path")                                   \
+	X(helper_sessions, counter, "Sessions with the kernel")                                 \
+	X(buffer_total_bytes, gauge, "Buffer memory")                                           \
+	X(buffer_used_bytes, gauge, "Buffer memory in use")                                     \
+	X(buffer_waits, counter, "Times that a block waited for buffer memory")                 \
+	X(held_blocks, gauge, "Blocks in buffers, delivered and not yet settled")               \
+	X(active_fetches, gauge, "Ranged reads under way")                                      \
+	X(queued_blocks, gauge, "Blocks waiting to be fetched")                                 \
+	X(index_bytes, gauge, "Size of the cache index")                                        \
+	X(cache_capacity_bytes, gauge, "Most bytes that the cache may hold")                    \
+	X(cache_used_bytes, gauge, "Bytes that the cache holds")                                \
 	X(cache_files, gauge, "Object versions in the cache")
 
 /* Times in seconds spent waiting, by stage. */
-#define COUNTER_WAITS(X) \
+#define COUNTER_WAITS(X)                                    \
 	X(queue, "Time from request to the origin request") \
-	X(origin, "Time of origin requests") \
-	X(verify, "Time to sum a run of units") \
-	X(deliver, "Time to hand a run of units on") \
+	X(origin, "Time of origin requests")                \
+	X(verify, "Time to sum a run of units")             \
+	X(deliver, "Time to hand a run of units on")        \
 	X(store, "Time from the last byte to durability")
 
 #define X(name, kind, what) COUNTER_##name,
@@ -84,8 +85,7 @@ extern struct counter_histogram counter_waits[COUNTER_WAIT_MAX];
 	atomic_fetch_sub_explicit(&counters[COUNTER_##name], (uint64_t)(n), memory_order_relaxed)
 #define counter_set(name, n) \
 	atomic_store_explicit(&counters[COUNTER_##name], (uint64_t)(n), memory_order_relaxed)
-#define counter_get(name) \
-	atomic_load_explicit(&counters[COUNTER_##name], memory_order_relaxed)
+#define counter_get(name) atomic_load_explicit(&counters[COUNTER_##name], memory_order_relaxed)
 
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t counter_now(void);

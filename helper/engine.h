@@ -29,9 +29,9 @@
 struct block;
 struct flight;
 
-#define FETCH_WHYS 3
+#define FETCH_WHYS     3
 #define OBJECT_BUCKETS 16384
-#define BLOCK_BUCKETS 32
+#define BLOCK_BUCKETS  32
 
 /*
  * A block that somebody wants, that is on its way, or that is in a buffer.
@@ -40,22 +40,22 @@ struct flight;
  *	EVICTING -> QUEUED or gone
  */
 enum block_state {
-	BLOCK_NEW,		/* the store is yet to be asked whether it has it */
-	BLOCK_LOOKING,		/* it is being asked */
-	BLOCK_QUEUED,		/* waits for a buffer and a free transfer */
-	BLOCK_FETCHING,		/* flights bring its units */
-	BLOCK_HELD,		/* whole, in its buffer */
-	BLOCK_EVICTING,		/* the store removes it from index and file */
+	BLOCK_NEW,	/* the store is yet to be asked whether it has it */
+	BLOCK_LOOKING,	/* it is being asked */
+	BLOCK_QUEUED,	/* waits for a buffer and a free transfer */
+	BLOCK_FETCHING, /* flights bring its units */
+	BLOCK_HELD,	/* whole, in its buffer */
+	BLOCK_EVICTING, /* the store removes it from index and file */
 };
 
 /* What becomes of a held block. */
 enum block_hold {
 	HOLD_NONE,
-	HOLD_PENDING,		/* waits to be written */
+	HOLD_PENDING, /* waits to be written */
 	HOLD_WRITING,
-	HOLD_WRITTEN,		/* waits to be durable and recorded */
-	HOLD_STORED,		/* to be told to the watches */
-	HOLD_DROPPED,		/* the same, given up */
+	HOLD_WRITTEN, /* waits to be durable and recorded */
+	HOLD_STORED,  /* to be told to the watches */
+	HOLD_DROPPED, /* the same, given up */
 	HOLD_TELLING,
 };
 
@@ -65,58 +65,58 @@ struct block_list {
 
 /* Guarded by core->lock but where said. */
 struct block {
-	struct object *object;		/* a reference */
+	struct object *object; /* a reference */
 	uint64_t nr;
-	unsigned int refs;		/* wants, work (queue, flights), hold, eviction */
-	unsigned int wants;		/* started and not released */
+	unsigned int refs;  /* wants, work (queue, flights), hold, eviction */
+	unsigned int wants; /* started and not released */
 	struct block *hash_next;
 	bool hashed;
-	struct block *prev, *next;	/* in a queue, or in the queue of writes */
+	struct block *prev, *next; /* in a queue, or in the queue of writes */
 	struct block_list *list;
 	enum block_state state;
 	enum block_hold hold;
 	enum fetch_why why;
 	unsigned int worker;
-	unsigned int flights;		/* under way */
-	bool from_cache;		/* durable: to be read from the cache file */
-	bool cache_failed;		/* was, but could not be read or failed its check */
-	uint32_t units, left;		/* in it, not arrived yet */
-	uint64_t len;			/* object bytes in it */
-	char *bytes;			/* run of units, or NULL */
+	unsigned int flights; /* under way */
+	bool from_cache;      /* durable: to be read from the cache file */
+	bool cache_failed;    /* was, but could not be read or failed its check */
+	uint32_t units, left; /* in it, not arrived yet */
+	uint64_t len;	      /* object bytes in it */
+	char *bytes;	      /* run of units, or NULL */
 	int error;
-	char *message;			/* with error */
-	struct fetch_wait *waits;	/* wants not done */
+	char *message;		  /* with error */
+	struct fetch_wait *waits; /* wants not done */
 	struct block *held_prev, *held_next;
 	uint64_t held_seq;
 	uint64_t queued_ns, whole_ns;
-	bool dropped;			/* HOLD_TELLING: this, not stored */
+	bool dropped; /* HOLD_TELLING: this, not stored */
 	struct block *settle_next;
 	struct store_record record;
-	uint64_t *arrived, *given;	/* a bit a unit */
-	uint64_t *sums;			/* one a unit; its flight's thread writes it before the bit */
+	uint64_t *arrived, *given; /* a bit a unit */
+	uint64_t *sums;		   /* one a unit; its flight's thread writes it before the bit */
 };
 
 /* What the scheduler knows of a want. Guarded by core->lock. */
 struct fetch_wait {
 	struct fetch_want *want;
-	struct block *block;		/* a reference */
-	struct fetch_wait *next, **link;	/* block->waits */
+	struct block *block;		 /* a reference */
+	struct fetch_wait *next, **link; /* block->waits */
 	struct fetch_wait *pending_next;
-	bool pending;			/* on a worker's list: freed from there */
-	bool busy;			/* a callback is being made, by thread */
+	bool pending; /* on a worker's list: freed from there */
+	bool busy;    /* a callback is being made, by thread */
 	pthread_t thread;
 	bool released;
-	bool held;			/* units had arrived when it was started */
-	uint32_t left;			/* units not handed over yet */
+	bool held;     /* units had arrived when it was started */
+	uint32_t left; /* units not handed over yet */
 	uint64_t started_ns;
-	uint64_t given[];		/* a bit a unit of the block */
+	uint64_t given[]; /* a bit a unit of the block */
 };
 
 /* A source: one origin with its queues. Lives as long as the core. */
 struct source {
 	struct source *next;
-	char *key;			/* source and settings; NULL: came with an object */
-	struct origin *origin;		/* a reference */
+	char *key;	       /* source and settings; NULL: came with an object */
+	struct origin *origin; /* a reference */
 	struct block_list queue[FETCH_WHYS];
 	unsigned int active, active_prefetch;
 };
@@ -130,9 +130,9 @@ struct worker {
 	struct loop_task task;
 	bool posted;
 	struct fetch_wait *pending, **pending_end;
-	struct flight *start;		/* to be started by this worker */
-	struct flight *flying;		/* started, by the worker's own thread only */
-	struct block *settle;		/* to be told */
+	struct flight *start;  /* to be started by this worker */
+	struct flight *flying; /* started, by the worker's own thread only */
+	struct block *settle;  /* to be told */
 	unsigned int active;
 	struct loop_timer starved;
 	bool cancelled;
@@ -141,33 +141,33 @@ struct worker {
 struct core {
 	const struct config *config;
 	struct buffers *buffers;
-	struct store *store;		/* NULL: nothing is kept */
+	struct store *store; /* NULL: nothing is kept */
 	struct worker *workers;
 	unsigned int worker_count;
 	int (*before_run)(struct core *core, unsigned int worker, struct loop *loop, void *arg);
 	void *before_arg;
 
-	pthread_mutex_t table_lock;	/* objects[], object->table_next, source keys */
+	pthread_mutex_t table_lock; /* objects[], object->table_next, source keys */
 	struct object **objects;
 
-	pthread_mutex_t lock;		/* what follows, blocks, waits, workers' lists */
+	pthread_mutex_t lock; /* what follows, blocks, waits, workers' lists */
 	pthread_cond_t changed;
 	bool stopping;
 	struct source *sources;
-	unsigned int active;		/* transfers */
-	uint64_t starved_ns;		/* since when a reader waits for buffer memory, 0: none does */
-	uint64_t prefetch_allowed_ns;	/* pace of prefetches */
-	struct block_list writes;	/* HOLD_PENDING */
+	unsigned int active; /* transfers */
+	uint64_t starved_ns; /* since when a reader waits for buffer memory, 0: none does */
+	uint64_t prefetch_allowed_ns; /* pace of prefetches */
+	struct block_list writes;     /* HOLD_PENDING */
 	uint64_t writing_bytes;
 	unsigned int writing;
-	struct block *held_first, *held_last;	/* by held_seq */
+	struct block *held_first, *held_last; /* by held_seq */
 	uint64_t held_seq;
 };
 
 struct object_slot {
 	struct object_slot *next;
 	struct object_watch *watch;
-	unsigned int calls;		/* under way */
+	unsigned int calls; /* under way */
 	bool dead;
 };
 
@@ -175,17 +175,17 @@ struct object {
 	_Atomic unsigned int refs;
 	struct core *core;
 	struct source *source;
-	struct origin *origin;		/* a reference */
+	struct origin *origin; /* a reference */
 	char *path;
 	struct origin_attr attr;
 	uint32_t block_shift;
 	struct object *table_next;
 	uint64_t hash;
-	struct store_file *file;	/* NULL: not kept */
-	pthread_mutex_t lock;		/* slots */
+	struct store_file *file; /* NULL: not kept */
+	pthread_mutex_t lock;	 /* slots */
 	pthread_cond_t calm;
 	struct object_slot *slots;
-	struct block *blocks[BLOCK_BUCKETS];	/* core->lock */
+	struct block *blocks[BLOCK_BUCKETS]; /* core->lock */
 };
 
 /* core: the calling thread's worker, or -1. */
@@ -238,8 +238,8 @@ void fetch_worker_run(struct worker *worker);
 
 /* flight: brings blocks. */
 /* core->lock held: makes a flight of a run of blocks of one object that has buffers. */
-int flight_create(struct worker *worker, struct block **blocks, unsigned int count,
-		  uint64_t offset, uint64_t len);
+int flight_create(struct worker *worker, struct block **blocks, unsigned int count, uint64_t offset,
+		  uint64_t len);
 /* On its worker's thread, no lock held. */
 void flight_start(struct flight *flight);
 /* Takes the next one that its worker is to start, or NULL. core->lock held. */

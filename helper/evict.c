@@ -25,9 +25,9 @@
 
 struct evict_one {
 	struct index_block block;
-	struct store_file *file;	/* a reference */
+	struct store_file *file; /* a reference */
 	uint64_t len;
-	bool spare;			/* rotated instead */
+	bool spare; /* rotated instead */
 	bool gone;
 };
 

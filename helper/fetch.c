@@ -14,14 +14,14 @@
 #include "log.h"
 
 /* Bytes of neighbouring blocks in one ranged GET: while transfers are free, and at most. */
-#define JOIN_IDLE (8ULL << 20)
-#define JOIN_MAX (32ULL << 20)
+#define JOIN_IDLE   (8ULL << 20)
+#define JOIN_MAX    (32ULL << 20)
 #define JOIN_BLOCKS 512
 /* A block longer than this comes by several transfers, of this many bytes each. */
-#define SPLIT_FROM (32ULL << 20)
+#define SPLIT_FROM  (32ULL << 20)
 #define SPLIT_BYTES (16ULL << 20)
 /* How long a reader waits for buffer memory before unwritten blocks are given up. */
-#define STARVED_NS 100000000ULL
+#define STARVED_NS	100000000ULL
 #define STARVED_LOOK_MS 50
 
 static unsigned int fetch_home(struct core *core, const struct fetch_want *want)
@@ -218,7 +218,7 @@ static unsigned int fetch_join(struct core *core, struct source *source, struct 
 			       uint64_t *ret_len)
 {
 	uint64_t limit = source->active < core->config->connections_per_host / 2 ? JOIN_IDLE :
-										    JOIN_MAX;
+										   JOIN_MAX;
 	unsigned int count = 1;
 	uint64_t len = blocks[0]->len;
 
@@ -340,8 +340,7 @@ static int fetch_launch(struct core *core, struct worker *worker, struct source 
 	if (block->why == FETCH_PREFETCH)
 		fetch_paced(core, len);
 	piece = len;
-	if (count == 1 && len > SPLIT_FROM && !block->from_cache &&
-	    block->object->attr.size > len)
+	if (count == 1 && len > SPLIT_FROM && !block->from_cache && block->object->attr.size > len)
 		piece = SPLIT_BYTES;
 	for (uint64_t at = 0; !err && at < len; at += piece) {
 		if (piece > len - at)

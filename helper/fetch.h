@@ -27,10 +27,10 @@ struct fetch_want {
 	uint64_t block;
 	uint32_t unit, units;
 	enum fetch_why why;
-	void (*data)(struct fetch_want *want, uint32_t unit, uint32_t units,
-		     const void *bytes, uint32_t len);
+	void (*data)(struct fetch_want *want, uint32_t unit, uint32_t units, const void *bytes,
+		     uint32_t len);
 	void (*done)(struct fetch_want *want, int error, const char *message);
-	void *opaque;		/* the scheduler's */
+	void *opaque; /* the scheduler's */
 };
 
 /*

@@ -22,12 +22,12 @@
 struct flight {
 	struct flight *next, *prev;
 	struct worker *worker;
-	struct object *object;		/* the blocks have references */
+	struct object *object; /* the blocks have references */
 	uint64_t offset, len;
 	char *dst;
-	uint32_t first_unit;		/* of the first block */
+	uint32_t first_unit; /* of the first block */
 	uint32_t units, arrived;
-	uint64_t base;			/* bytes there from earlier attempts */
+	uint64_t base; /* bytes there from earlier attempts */
 	bool from_cache, prefetch;
 	struct retry retry;
 	struct loop_timer timer;
@@ -37,8 +37,8 @@ struct flight {
 	struct block *blocks[];
 };
 
-int flight_create(struct worker *worker, struct block **blocks, unsigned int count,
-		  uint64_t offset, uint64_t len)
+int flight_create(struct worker *worker, struct block **blocks, unsigned int count, uint64_t offset,
+		  uint64_t len)
 {
 	struct flight *flight = calloc(1, sizeof(*flight) + count * sizeof(flight->blocks[0]));
 	struct object *object = blocks[0]->object;
@@ -51,8 +51,8 @@ int flight_create(struct worker *worker, struct block **blocks, unsigned int cou
 	flight->object = object;
 	flight->offset = offset;
 	flight->len = len;
-	flight->first_unit = (uint32_t)((offset - (blocks[0]->nr << object->block_shift)) >>
-					BUFFER_UNIT_SHIFT);
+	flight->first_unit =
+		(uint32_t)((offset - (blocks[0]->nr << object->block_shift)) >> BUFFER_UNIT_SHIFT);
 	flight->dst = block_unit(blocks[0], flight->first_unit);
 	flight->units = (uint32_t)((len + BUFFER_UNIT - 1) >> BUFFER_UNIT_SHIFT);
 	flight->from_cache = blocks[0]->from_cache;
@@ -231,7 +231,8 @@ static void flight_done(void *arg, const struct origin_result *result, uint64_t 
 	pause = retry_next(&flight->retry, result);
 	if (pause < 0 || !flight_wanted(flight)) {
 		flight_fail(flight, result->error ? result->error : -EIO,
-			    result->message ? result->message : "the origin's answer was too short");
+			    result->message ? result->message :
+					      "the origin's answer was too short");
 		return;
 	}
 	counter_add(retries, 1);
@@ -271,8 +272,8 @@ static bool flight_check(const struct flight *flight)
 	const struct block *block = flight->blocks[0];
 
 	for (uint32_t unit = 0; unit < block->units; unit++)
-		if (block->sums[unit] != XXH64(block_unit(block, unit),
-					       block_bytes(block, unit, 1), 0))
+		if (block->sums[unit] !=
+		    XXH64(block_unit(block, unit), block_bytes(block, unit, 1), 0))
 			return false;
 	return true;
 }

@@ -19,15 +19,15 @@
 #define LOG_AREA "job"
 #include "log.h"
 
-#define JOB_WINDOW_SHIFT 29
+#define JOB_WINDOW_SHIFT   29
 #define JOB_INFLIGHT_BYTES (128ULL << 20)
 #define JOB_INFLIGHT_WANTS 128
-#define JOB_PROGRESS_NS 200000000ULL
+#define JOB_PROGRESS_NS	   200000000ULL
 
 struct job_file {
 	struct job_file *next;
 	char *path;
-	struct origin_attr *attr;	/* allocated to fit, its version cut to its length */
+	struct origin_attr *attr; /* allocated to fit, its version cut to its length */
 };
 
 struct job {
@@ -37,12 +37,12 @@ struct job {
 	uint32_t block_shift;
 	bool verify;
 	struct job_file *files, **files_end;
-	char **dirs;			/* to be listed */
+	char **dirs; /* to be listed */
 	size_t dir_count, dir_size;
-	const char *dir;		/* being listed */
+	const char *dir; /* being listed */
 	uint64_t file_count, files_done, total, unkept, missing;
 	uint64_t progress_ns, start_ns;
-	pthread_mutex_t lock;		/* what follows */
+	pthread_mutex_t lock; /* what follows */
 	pthread_cond_t changed;
 	uint64_t inflight_bytes, inflight;
 	uint64_t done, fetched, failed;
@@ -129,9 +129,8 @@ static void job_wait(struct job *job, uint64_t len)
 			until.tv_nsec -= 1000000000;
 		}
 		pthread_mutex_lock(&job->lock);
-		fits = !job->inflight ||
-		       (len && job->inflight < JOB_INFLIGHT_WANTS &&
-			job->inflight_bytes + len <= JOB_INFLIGHT_BYTES);
+		fits = !job->inflight || (len && job->inflight < JOB_INFLIGHT_WANTS &&
+					  job->inflight_bytes + len <= JOB_INFLIGHT_BYTES);
 		if (!fits)
 			pthread_cond_timedwait(&job->changed, &job->lock, &until);
 		pthread_mutex_unlock(&job->lock);
@@ -391,6 +390,19 @@ static int job_settle(struct job *job, char *msg, size_t msg_size)
 	return job->failed ? -EIO : 0;
 }
 
+/* The name in a path: in a URL it is encoded. */
+static char *job_plain(const char *name, bool encoded)
+{
+	char *plain, *copy;
+
+	if (!encoded)
+		return strdup(name);
+	plain = curl_easy_unescape(NULL, name, 0, NULL);
+	copy = plain ? strdup(plain) : NULL;
+	curl_free(plain);
+	return copy;
+}
+
 /*
  * A source that is one object is looked at from its directory, as a mount of that
  * would, so that both find the same cached blocks.
@@ -408,18 +420,9 @@ static int job_single(struct job *job, const char *source, const char *options, 
 	if (!slash || !slash[1] || slash - source < 8)
 		return -EINVAL;
 	parent = strndup(source, (size_t)(slash - source) + 1);
-	name = strdup(slash + 1);
+	name = job_plain(slash + 1, !strncmp(source, "http", 4));
 	if (!parent || !name)
 		return -ENOMEM;
-	if (!strncmp(source, "http", 4)) {
-		char *plain = curl_easy_unescape(NULL, name, 0, NULL);
-
-		free(name);
-		name = plain ? strdup(plain) : NULL;
-		curl_free(plain);
-		if (!name)
-			return -ENOMEM;
-	}
 	err = core_origin(job->core, parent, options, &origin, msg, msg_size);
 	if (err)
 		return err;
@@ -494,8 +497,8 @@ static void job_free(struct job *job)
 	pthread_mutex_destroy(&job->lock);
 }
 
-int job_fetch(struct connection *connection, const json_t *request, json_t **ret_result,
-	      char *msg, size_t msg_size)
+int job_fetch(struct connection *connection, const json_t *request, json_t **ret_result, char *msg,
+	      size_t msg_size)
 {
 	struct job job = {
 		.connection = connection,

@@ -81,8 +81,8 @@ void log_write(enum log_level level, const char *area, const char *format, ...)
 			     "{\"time\":\"%s.%03ldZ\",\"level\":\"%s\",\"area\":\"%s\",\"message\":\"%s\"}\n",
 			     stamp, now.tv_nsec / 1000000, log_names[level], area, escaped);
 	else
-		n = snprintf(line, sizeof(line), "%s.%03ldZ %-5s %s: %s\n",
-			     stamp, now.tv_nsec / 1000000, log_names[level], area, escaped);
+		n = snprintf(line, sizeof(line), "%s.%03ldZ %-5s %s: %s\n", stamp,
+			     now.tv_nsec / 1000000, log_names[level], area, escaped);
 	if (n > (int)sizeof(line) - 1)
 		n = sizeof(line) - 1;
 	/* One write per line, so that lines of several threads do not mix. */

@@ -22,11 +22,11 @@ void log_write(enum log_level level, const char *area, const char *format, ...)
 
 /* LOG_AREA is the file's concept, a short word. */
 #define log_error(...) log_write(LOG_LEVEL_ERROR, LOG_AREA, __VA_ARGS__)
-#define log_warn(...) log_write(LOG_LEVEL_WARN, LOG_AREA, __VA_ARGS__)
-#define log_info(...) log_write(LOG_LEVEL_INFO, LOG_AREA, __VA_ARGS__)
-#define log_debug(...) \
-	do { \
-		if (log_wanted(LOG_LEVEL_DEBUG)) \
+#define log_warn(...)  log_write(LOG_LEVEL_WARN, LOG_AREA, __VA_ARGS__)
+#define log_info(...)  log_write(LOG_LEVEL_INFO, LOG_AREA, __VA_ARGS__)
+#define log_debug(...)                                                     \
+	do {                                                               \
+		if (log_wanted(LOG_LEVEL_DEBUG))                           \
 			log_write(LOG_LEVEL_DEBUG, LOG_AREA, __VA_ARGS__); \
 	} while (0)
 

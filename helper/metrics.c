@@ -71,7 +71,8 @@ static void metrics_origin(void *arg, struct origin *origin)
 	const char *what = origins->what;
 
 	origin_counters(origin, &c);
-	for (unsigned int i = 0; i < (strcmp(what, "requests") ? 1 : ARRAY_SIZE(c.status_class)); i++) {
+	for (unsigned int i = 0; i < (strcmp(what, "requests") ? 1 : ARRAY_SIZE(c.status_class));
+	     i++) {
 		fprintf(out, "wfs_origin_%s_total{origin=\"", what);
 		metrics_label(out, origin_identity(origin));
 		if (!strcmp(what, "requests"))
@@ -157,9 +158,9 @@ static char *metrics_text(struct metrics *metrics, size_t *ret_len)
 	return text;
 }
 
-static enum MHD_Result metrics_answer(void *arg, struct MHD_Connection *connection,
-				      const char *url, const char *method, const char *version,
-				      const char *data, size_t *data_size, void **state)
+static enum MHD_Result metrics_answer(void *arg, struct MHD_Connection *connection, const char *url,
+				      const char *method, const char *version, const char *data,
+				      size_t *data_size, void **state)
 {
 	struct MHD_Response *response;
 	enum MHD_Result result;

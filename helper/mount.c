@@ -20,15 +20,15 @@
 #include "version.h"
 
 /* Exit statuses of mount(8). */
-#define EXIT_USAGE 1
-#define EXIT_SYSTEM 2
+#define EXIT_USAGE   1
+#define EXIT_SYSTEM  2
 #define EXIT_REFUSED 32
 
 struct mounting {
 	const char *source, *dir;
 	bool sloppy, fake, verbose, remount;
-	unsigned int set, clear;	/* MOUNT_ATTR_* */
-	int fs;				/* the filesystem context */
+	unsigned int set, clear; /* MOUNT_ATTR_* */
+	int fs;			 /* the filesystem context */
 };
 
 static const struct {
@@ -36,38 +36,49 @@ static const struct {
 	unsigned int attr;
 	bool clear;
 } attributes[] = {
-	{ "nosuid", MOUNT_ATTR_NOSUID, false },
-	{ "suid", MOUNT_ATTR_NOSUID, true },
-	{ "nodev", MOUNT_ATTR_NODEV, false },
-	{ "dev", MOUNT_ATTR_NODEV, true },
-	{ "noexec", MOUNT_ATTR_NOEXEC, false },
-	{ "exec", MOUNT_ATTR_NOEXEC, true },
-	{ "nodiratime", MOUNT_ATTR_NODIRATIME, false },
-	{ "diratime", MOUNT_ATTR_NODIRATIME, true },
+	{ "nosuid", MOUNT_ATTR_NOSUID, false },		{ "suid", MOUNT_ATTR_NOSUID, true },
+	{ "nodev", MOUNT_ATTR_NODEV, false },		{ "dev", MOUNT_ATTR_NODEV, true },
+	{ "noexec", MOUNT_ATTR_NOEXEC, false },		{ "exec", MOUNT_ATTR_NOEXEC, true },
+	{ "nodiratime", MOUNT_ATTR_NODIRATIME, false }, { "diratime", MOUNT_ATTR_NODIRATIME, true },
 };
 
 /* For mount(8), systemd or the boot; nothing for the kernel. A '*' ends a prefix. */
 static const char *const ignored[] = {
-	"ro", "rw", "defaults", "auto", "noauto", "user", "nouser", "users", "nousers", "owner",
-	"noowner", "group", "nogroup", "_netdev", "nofail", "async", "sync", "dirsync", "silent",
-	"loud", "atime", "noatime", "relatime", "norelatime", "strictatime", "nostrictatime",
-	"lazytime", "nolazytime", "mand", "nomand", "iversion", "noiversion", "nosymfollow",
-	"symfollow", "_rnetdev", "x-*", "X-*", "comment=*", "uhelper=*", "helper=*", "user=*",
+	"ro",	       "rw",
+	"defaults",    "auto",
+	"noauto",      "user",
+	"nouser",      "users",
+	"nousers",     "owner",
+	"noowner",     "group",
+	"nogroup",     "_netdev",
+	"nofail",      "async",
+	"sync",	       "dirsync",
+	"silent",      "loud",
+	"atime",       "noatime",
+	"relatime",    "norelatime",
+	"strictatime", "nostrictatime",
+	"lazytime",    "nolazytime",
+	"mand",	       "nomand",
+	"iversion",    "noiversion",
+	"nosymfollow", "symfollow",
+	"_rnetdev",    "x-*",
+	"X-*",	       "comment=*",
+	"uhelper=*",   "helper=*",
+	"user=*",
 };
 
 static void usage(FILE *out)
 {
-	fprintf(out,
-		"usage: mount.wfs SOURCE DIR [-fnsv] [-o OPTIONS]\n"
-		"\n"
-		"Mounts a source of weight files, read-only. Called by mount -t wfs.\n"
-		"\n"
-		"  SOURCE   s3://BUCKET[/PREFIX], http(s)://HOST/PATH/ or file:///PATH\n"
-		"  -f       check the options, mount nothing\n"
-		"  -n       accepted (there is no mtab)\n"
-		"  -s       pass over options that are not known\n"
-		"  -v       say what is done\n"
-		"  -o       options, see wfs(5)\n");
+	fprintf(out, "usage: mount.wfs SOURCE DIR [-fnsv] [-o OPTIONS]\n"
+		     "\n"
+		     "Mounts a source of weight files, read-only. Called by mount -t wfs.\n"
+		     "\n"
+		     "  SOURCE   s3://BUCKET[/PREFIX], http(s)://HOST/PATH/ or file:///PATH\n"
+		     "  -f       check the options, mount nothing\n"
+		     "  -n       accepted (there is no mtab)\n"
+		     "  -s       pass over options that are not known\n"
+		     "  -v       say what is done\n"
+		     "  -o       options, see wfs(5)\n");
 }
 
 /* Prints what the kernel wrote for the last step; false if it wrote nothing. */
@@ -184,8 +195,8 @@ static bool wants_remount(const char *options)
 
 static int attach(const struct mounting *m)
 {
-	cleanup_close int fd = (int)syscall(SYS_fsmount, m->fs, FSMOUNT_CLOEXEC,
-					    MOUNT_ATTR_RDONLY | m->set);
+	cleanup_close int fd =
+		(int)syscall(SYS_fsmount, m->fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | m->set);
 
 	if (fd < 0)
 		return refuse(m, "cannot be mounted", errno);
@@ -289,7 +300,8 @@ int main(int argc, char **argv)
 		case 't':
 			break;
 		case 'N':
-			fprintf(stderr, "mount.wfs: mounting in another namespace is left to mount(8): use nsenter\n");
+			fprintf(stderr,
+				"mount.wfs: mounting in another namespace is left to mount(8): use nsenter\n");
 			return EXIT_USAGE;
 		case 'h':
 			usage(stdout);

@@ -15,8 +15,8 @@
 #define LOG_AREA "object"
 #include "log.h"
 
-static uint64_t object_hash(const char *identity, const char *path,
-			    const struct origin_attr *attr, uint32_t block_shift)
+static uint64_t object_hash(const char *identity, const char *path, const struct origin_attr *attr,
+			    uint32_t block_shift)
 {
 	uint64_t hash = XXH3_64bits(identity, strlen(identity));
 
@@ -42,8 +42,7 @@ static struct object *object_find(struct core *core, uint64_t hash, const char *
 	struct object *object = core->objects[hash % OBJECT_BUCKETS];
 
 	for (; object; object = object->table_next)
-		if (object->hash == hash &&
-		    object_is(object, identity, path, attr, block_shift)) {
+		if (object->hash == hash && object_is(object, identity, path, attr, block_shift)) {
 			object->refs++;
 			return object;
 		}
@@ -153,7 +152,7 @@ void object_unref(struct object *object)
 		pthread_mutex_unlock(&core->table_lock);
 		return;
 	}
-	for (link = &core->objects[object->hash % OBJECT_BUCKETS]; *link != object; )
+	for (link = &core->objects[object->hash % OBJECT_BUCKETS]; *link != object;)
 		link = &(*link)->table_next;
 	*link = object->table_next;
 	pthread_mutex_unlock(&core->table_lock);
@@ -203,7 +202,7 @@ void object_unwatch(struct object *object, struct object_watch *watch)
 	slot->dead = true;
 	while (slot->calls)
 		pthread_cond_wait(&object->calm, &object->lock);
-	for (link = &object->slots; *link != slot; )
+	for (link = &object->slots; *link != slot;)
 		link = &(*link)->next;
 	*link = slot->next;
 	free(slot);

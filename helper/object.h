@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include "origin.h"
 
-struct core;		/* the daemon's engine: workers, buffers, table of objects, store */
+struct core; /* the daemon's engine: workers, buffers, table of objects, store */
 struct object;
 
 /*
@@ -21,8 +21,8 @@ struct object;
  */
 struct object_watch {
 	/* Block durable in the cache file. sums: one XXH64 per unit. */
-	void (*stored)(struct object_watch *watch, uint64_t block,
-		       const uint64_t *sums, uint32_t units);
+	void (*stored)(struct object_watch *watch, uint64_t block, const uint64_t *sums,
+		       uint32_t units);
 	/* Block will not be stored; before this, offer() may be called with its bytes. */
 	void (*dropped)(struct object_watch *watch, uint64_t block);
 	/* Bytes of a block about to be dropped unstored: offset within the block. */
@@ -63,7 +63,7 @@ uint32_t object_units(const struct object *object, uint64_t block);
  * sums of the cached ones one after the other in sums (room for all of them).
  * *ret_sums: number of sums. Durable blocks only. Any thread.
  */
-int object_map(struct object *object, uint64_t first, uint64_t count,
-	       uint64_t *bitmap, uint64_t *sums, size_t *ret_sums);
+int object_map(struct object *object, uint64_t first, uint64_t count, uint64_t *bitmap,
+	       uint64_t *sums, size_t *ret_sums);
 
 #endif /* WFS_OBJECT_H */

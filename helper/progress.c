@@ -16,7 +16,8 @@ void progress_show(uint64_t done, uint64_t total, double seconds)
 
 	if (!isatty(STDERR_FILENO))
 		return;
-	fprintf(stderr, "\r%3.0f %%  %s of %s  %s/s", total ? 100.0 * (double)done / (double)total : 100.0,
+	fprintf(stderr, "\r%3.0f %%  %s of %s  %s/s",
+		total ? 100.0 * (double)done / (double)total : 100.0,
 		human_bytes(done, done_text, sizeof(done_text)),
 		human_bytes(total, total_text, sizeof(total_text)),
 		human_bytes((uint64_t)rate, rate_text, sizeof(rate_text)));

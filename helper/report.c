@@ -35,13 +35,16 @@ static json_t *report_waits(void)
 
 			count += counter_waits[i].bucket[j];
 			json_array_append_new(buckets,
-				json_pack("{s:o, s:I}", "upto", isinf(bound) ? json_null() :
-					  json_real(bound), "count",
-					  (json_int_t)counter_waits[i].bucket[j]));
+					      json_pack("{s:o, s:I}", "upto",
+							isinf(bound) ? json_null() :
+								       json_real(bound),
+							"count",
+							(json_int_t)counter_waits[i].bucket[j]));
 		}
 		json_object_set_new(all, counter_wait_name(i),
-			json_pack("{s:I, s:f, s:o}", "count", (json_int_t)count, "seconds",
-				  (double)counter_waits[i].sum_ns / 1e9, "buckets", buckets));
+				    json_pack("{s:I, s:f, s:o}", "count", (json_int_t)count,
+					      "seconds", (double)counter_waits[i].sum_ns / 1e9,
+					      "buckets", buckets));
 	}
 	return all;
 }
@@ -55,20 +58,22 @@ static void report_origin(void *arg, struct origin *origin)
 	for (unsigned int i = 0; i < 6; i++)
 		json_array_append_new(classes, json_integer((json_int_t)c.status_class[i]));
 	json_array_append_new(list,
-		json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:o}", "origin", origin_identity(origin),
-			  "requests", (json_int_t)c.requests, "bytes", (json_int_t)c.bytes,
-			  "errors", (json_int_t)c.errors, "seconds", c.seconds, "latency",
-			  c.requests ? c.seconds / (double)c.requests : 0.0, "status_class",
-			  classes));
+			      json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:o}", "origin",
+					origin_identity(origin), "requests", (json_int_t)c.requests,
+					"bytes", (json_int_t)c.bytes, "errors",
+					(json_int_t)c.errors, "seconds", c.seconds, "latency",
+					c.requests ? c.seconds / (double)c.requests : 0.0,
+					"status_class", classes));
 }
 
 static void report_dir(void *arg, const struct store_dir_info *info)
 {
 	json_array_append_new(arg,
-		json_pack("{s:s, s:I, s:I, s:I, s:I, s:b}", "dir", info->path, "capacity",
-			  (json_int_t)info->capacity, "used", (json_int_t)info->used, "files",
-			  (json_int_t)info->files, "index_bytes", (json_int_t)info->index_bytes,
-			  "failed", (int)info->failed));
+			      json_pack("{s:s, s:I, s:I, s:I, s:I, s:b}", "dir", info->path,
+					"capacity", (json_int_t)info->capacity, "used",
+					(json_int_t)info->used, "files", (json_int_t)info->files,
+					"index_bytes", (json_int_t)info->index_bytes, "failed",
+					(int)info->failed));
 }
 
 static double report_ratio(uint64_t part, uint64_t whole)

@@ -24,7 +24,7 @@
 #include "log.h"
 
 #define SERVER_CONNECTIONS 32
-#define SERVER_LINE_MAX 65536
+#define SERVER_LINE_MAX	   65536
 
 static int server_mkdir(const char *path)
 {
@@ -37,7 +37,9 @@ static int server_mkdir(const char *path)
 	if (!slash || slash == dir)
 		return 0;
 	*slash = '\0';
-	return mkdir(dir, 0755) && errno != EEXIST ? -errno : 0;
+	if (mkdir(dir, 0755) && errno != EEXIST)
+		return -errno;
+	return 0;
 }
 
 /* Is somebody serving this socket? */
@@ -80,7 +82,9 @@ int server_create(const struct config *config, struct core *core, struct kernel 
 		/* What a daemon left behind that was killed. */
 		unlink(config->socket);
 		err = bind(server->fd, (struct sockaddr *)&address, sizeof(address)) ||
-		      listen(server->fd, 16) ? -errno : 0;
+				      listen(server->fd, 16) ?
+			      -errno :
+			      0;
 	}
 	if (!err) {
 		server->path = strdup(config->socket);
@@ -193,7 +197,7 @@ static void server_join(struct server *server, bool all)
 	struct connection **link, *connection;
 
 	pthread_mutex_lock(&server->lock);
-	for (link = &server->connections; (connection = *link); ) {
+	for (link = &server->connections; (connection = *link);) {
 		if (!connection->ended && !all) {
 			link = &connection->next;
 			continue;

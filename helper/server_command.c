@@ -12,7 +12,7 @@
 #include "server_impl.h"
 #include "store.h"
 
-#define SYNC_LOOK_MS 1000
+#define SYNC_LOOK_MS   1000
 #define SYNC_TIMEOUT_S 600
 
 static const char *command_string(const json_t *request, const char *key)
@@ -20,8 +20,8 @@ static const char *command_string(const json_t *request, const char *key)
 	return json_string_value(json_object_get(request, key));
 }
 
-static int command_stat(struct connection *connection, const json_t *request,
-			json_t **ret_result, char *msg, size_t msg_size)
+static int command_stat(struct connection *connection, const json_t *request, json_t **ret_result,
+			char *msg, size_t msg_size)
 {
 	(void)request;
 	(void)msg;
@@ -41,8 +41,7 @@ static int command_entry(void *arg, const struct origin_entry *entry)
 	json_t *line = json_pack("{s:{s:s%, s:s, s:I, s:I, s:s}}", "entry", "name", entry->name,
 				 strlen(entry->name), "type", command_type(entry->attr.mode),
 				 "size", (json_int_t)entry->attr.size, "mtime",
-				 (json_int_t)entry->attr.mtime_sec, "version",
-				 entry->attr.version);
+				 (json_int_t)entry->attr.mtime_sec, "version", entry->attr.version);
 
 	/* A name that is no UTF-8 has no JSON: it is shown with a mark. */
 	if (!line)
@@ -53,8 +52,8 @@ static int command_entry(void *arg, const struct origin_entry *entry)
 	return connection->broken ? -EPIPE : 0;
 }
 
-static int command_ls(struct connection *connection, const json_t *request,
-		      json_t **ret_result, char *msg, size_t msg_size)
+static int command_ls(struct connection *connection, const json_t *request, json_t **ret_result,
+		      char *msg, size_t msg_size)
 {
 	struct server *server = connection->server;
 	const char *source = command_string(request, "source");
@@ -88,8 +87,8 @@ static int command_ls(struct connection *connection, const json_t *request,
 	return err;
 }
 
-static int command_sync(struct connection *connection, const json_t *request,
-			json_t **ret_result, char *msg, size_t msg_size)
+static int command_sync(struct connection *connection, const json_t *request, json_t **ret_result,
+			char *msg, size_t msg_size)
 {
 	struct server *server = connection->server;
 	int err = -ETIMEDOUT;
@@ -147,8 +146,8 @@ static void command_find_mount(void *arg, const struct kernel_mount *mount)
 	found->options = strdup(mount->options ? mount->options : "");
 }
 
-static int command_evict(struct connection *connection, const json_t *request,
-			 json_t **ret_result, char *msg, size_t msg_size)
+static int command_evict(struct connection *connection, const json_t *request, json_t **ret_result,
+			 char *msg, size_t msg_size)
 {
 	struct server *server = connection->server;
 	struct store *store = core_store(server->core);
@@ -202,8 +201,8 @@ static void command_add_mount(void *arg, const struct kernel_mount *mount)
 					      mount->options ? mount->options : ""));
 }
 
-static int command_mounts(struct connection *connection, const json_t *request,
-			  json_t **ret_result, char *msg, size_t msg_size)
+static int command_mounts(struct connection *connection, const json_t *request, json_t **ret_result,
+			  char *msg, size_t msg_size)
 {
 	json_t *list = json_array();
 

@@ -20,17 +20,17 @@ struct connection {
 	struct server *server;
 	pthread_t thread;
 	int fd;
-	bool ended;			/* server->lock: the thread can be joined */
-	bool broken;			/* nobody reads what is sent */
+	bool ended;  /* server->lock: the thread can be joined */
+	bool broken; /* nobody reads what is sent */
 };
 
 struct server {
 	struct core *core;
-	struct kernel *kernel;		/* NULL: --no-kernel */
+	struct kernel *kernel; /* NULL: --no-kernel */
 	struct asker *asker;
 	char *path;
 	int fd;
-	int stop_fd;			/* an eventfd */
+	int stop_fd; /* an eventfd */
 	pthread_t thread;
 	bool running;
 	_Atomic bool stopping;
@@ -53,8 +53,8 @@ typedef int (*server_command_fn)(struct connection *connection, const json_t *re
 server_command_fn server_command(const char *name);
 
 /* job: `wfs fetch`. */
-int job_fetch(struct connection *connection, const json_t *request, json_t **ret_result,
-	      char *msg, size_t msg_size);
+int job_fetch(struct connection *connection, const json_t *request, json_t **ret_result, char *msg,
+	      size_t msg_size);
 
 /* report: `wfs stat`. */
 json_t *report_json(struct core *core, struct kernel *kernel);

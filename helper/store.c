@@ -26,10 +26,10 @@
 #define STORE_FORMAT "wfs cache 1\n"
 /* Of the filesystem, left to others. */
 #define STORE_LEAVE_PERCENT 1
-#define STORE_LEAVE_MAX (1ULL << 30)
+#define STORE_LEAVE_MAX	    (1ULL << 30)
 /* How long a directory rests after an error. */
-#define STORE_REST_NS 5000000000ULL
-#define STORE_LOCK_TRIES 250
+#define STORE_REST_NS	    5000000000ULL
+#define STORE_LOCK_TRIES    250
 #define STORE_LOCK_PAUSE_NS 20000000
 
 uint64_t store_now(void)
@@ -70,15 +70,16 @@ static int store_check_format(struct store_dir *dir, char *msg, size_t msg_size)
 	cleanup_close int fd = openat(dir->fd, "format", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0 && errno != ENOENT) {
-		snprintf(msg, msg_size, "%s/format cannot be read: %s", dir->path,
-			 strerror(errno));
+		snprintf(msg, msg_size, "%s/format cannot be read: %s", dir->path, strerror(errno));
 		return -errno;
 	}
 	if (fd < 0) {
 		fd = openat(dir->fd, "format.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-		if (fd < 0 || write(fd, STORE_FORMAT, strlen(STORE_FORMAT)) !=
-		    (ssize_t)strlen(STORE_FORMAT) || fsync(fd) ||
-		    renameat(dir->fd, "format.new", dir->fd, "format") || fsync(dir->fd)) {
+		if (fd < 0 ||
+		    write(fd, STORE_FORMAT, strlen(STORE_FORMAT)) !=
+			    (ssize_t)strlen(STORE_FORMAT) ||
+		    fsync(fd) || renameat(dir->fd, "format.new", dir->fd, "format") ||
+		    fsync(dir->fd)) {
 			snprintf(msg, msg_size, "%s/format cannot be written: %s", dir->path,
 				 strerror(errno));
 			return errno ? -errno : -EIO;
@@ -147,8 +148,10 @@ void store_measure(struct store *store, struct store_dir *dir)
 	SCOPED_LOCK(&store->lock);
 	limit = dir->used + (free_bytes > leave ? free_bytes - leave : 0);
 	if (!dir->configured)
-		dir->configured = store->capacity.bytes ? store->capacity.bytes :
-			(uint64_t)((double)(dir->used + free_bytes) * store->capacity.percent / 100);
+		dir->configured = store->capacity.bytes ?
+					  store->capacity.bytes :
+					  (uint64_t)((double)(dir->used + free_bytes) *
+						     store->capacity.percent / 100);
 	dir->capacity = dir->configured < limit ? dir->configured : limit;
 }
 
@@ -233,7 +236,7 @@ int store_create(const struct config *config, const struct store_ops *ops, struc
 	store->fd_limit = 1024;
 	if (!getrlimit(RLIMIT_NOFILE, &limit))
 		store->fd_limit = limit.rlim_cur / 2 > 1000000 ? 1000000 :
-			(unsigned int)(limit.rlim_cur / 2);
+								 (unsigned int)(limit.rlim_cur / 2);
 	store->dirs = calloc(config->dir_count, sizeof(*store->dirs));
 	if (!store->dirs)
 		err = -ENOMEM;
@@ -358,8 +361,9 @@ int store_map(struct store_file *file, uint64_t first, uint64_t count, uint64_t 
 			if (bitmap[j / 64] >> (j % 64) & 1)
 				at += 1ULL << (shift - 16);
 		start = store->evicting[i].block << shift;
-		units = file->key.size - start > 1ULL << shift ? 1ULL << (shift - 16) :
-			(file->key.size - start + 65535) >> 16;
+		units = file->key.size - start > 1ULL << shift ?
+				1ULL << (shift - 16) :
+				(file->key.size - start + 65535) >> 16;
 		memmove(sums + at, sums + at + units, (*ret_sums - at - units) * sizeof(*sums));
 		*ret_sums -= units;
 		bitmap[bit / 64] &= ~(1ULL << (bit % 64));
@@ -479,8 +483,8 @@ void store_allow_eviction(struct store *store, bool allowed)
 	pthread_cond_signal(&store->wake);
 }
 
-int store_evict(struct store *store, const char *identity, const char *path,
-		uint64_t *ret_blocks, uint64_t *ret_busy)
+int store_evict(struct store *store, const char *identity, const char *path, uint64_t *ret_blocks,
+		uint64_t *ret_busy)
 {
 	struct store_request request = { .identity = identity, .path = path };
 
@@ -490,6 +494,8 @@ int store_evict(struct store *store, const char *identity, const char *path,
 	if (!store->allowed)
 		return -EAGAIN;
 	request.next = store->requests;
+	/* Taken off the list before this returns. */
+	/* cppcheck-suppress autoVariables */
 	store->requests = &request;
 	pthread_cond_signal(&store->wake);
 	while (!request.done)

@@ -83,11 +83,11 @@ void store_unreserve(struct store_file *file, uint64_t len);
 /* A block that has been written. Owned by the caller, alive until done(). */
 struct store_record {
 	struct store_record *next;
-	struct store_file *file;	/* the caller's reference */
+	struct store_file *file; /* the caller's reference */
 	uint64_t block, len;
-	const uint64_t *sums;		/* alive until done() */
+	const uint64_t *sums; /* alive until done() */
 	uint32_t units;
-	bool fresh;			/* the store's */
+	bool fresh; /* the store's */
 	/* On the store's thread, no lock held. 0: durable and recorded. */
 	void (*done)(struct store_record *record, int error);
 };
@@ -107,8 +107,8 @@ void store_allow_eviction(struct store *store, bool allowed);
  * Removes all blocks of objects of this identity at or below path ("": all of them),
  * busy ones excepted. Waits for it. *ret_blocks, *ret_busy count.
  */
-int store_evict(struct store *store, const char *identity, const char *path,
-		uint64_t *ret_blocks, uint64_t *ret_busy);
+int store_evict(struct store *store, const char *identity, const char *path, uint64_t *ret_blocks,
+		uint64_t *ret_busy);
 
 /* For `wfs stat`: one directory each, until fn is through. */
 struct store_dir_info {

@@ -127,8 +127,8 @@ static int store_file_create(struct store_file *file)
 	int fd, err;
 
 	store_file_path(file->id, path, sizeof(path));
-	fd = openat(file->dir->fd, path, O_RDWR | O_CREAT | O_EXCL | O_DIRECT | O_NOATIME | O_CLOEXEC,
-		    0600);
+	fd = openat(file->dir->fd, path,
+		    O_RDWR | O_CREAT | O_EXCL | O_DIRECT | O_NOATIME | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
 	/* Set first: writes that extend a file are done one at a time. */
@@ -321,7 +321,7 @@ void store_file_put(struct store_file *file)
 	SCOPED_LOCK(&store->lock);
 	if (--file->refs)
 		return;
-	for (link = &store->files[file->hash.low % STORE_BUCKETS]; *link != file; )
+	for (link = &store->files[file->hash.low % STORE_BUCKETS]; *link != file;)
 		link = &(*link)->next;
 	*link = file->next;
 	if (file->fd >= 0)

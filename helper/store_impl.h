@@ -12,39 +12,39 @@
 #include "store.h"
 #include "store_index.h"
 
-#define STORE_BUCKETS 4096
+#define STORE_BUCKETS	   4096
 #define STORE_EVICTING_MAX 32
 
 struct store_dir {
 	char *path;
 	int fd, lock_fd;
 	struct index *index;
-	uint64_t first_id, next_id;	/* of files made by this process; store->lock */
+	uint64_t first_id, next_id; /* of files made by this process; store->lock */
 	/* Bytes; store->lock. */
-	uint64_t configured;		/* by capacity= */
-	uint64_t capacity;		/* the same, less where the filesystem has less left */
+	uint64_t configured; /* by capacity= */
+	uint64_t capacity;   /* the same, less where the filesystem has less left */
 	uint64_t used, reserved;
-	uint64_t wanted;		/* of the longest block that did not fit */
+	uint64_t wanted; /* of the longest block that did not fit */
 	uint64_t files;
-	uint64_t rest_ns;		/* no writes until then, after an error */
-	uint64_t stuck_ns;		/* eviction found nothing to evict, tried again then */
+	uint64_t rest_ns;  /* no writes until then, after an error */
+	uint64_t stuck_ns; /* eviction found nothing to evict, tried again then */
 };
 
 struct store_file {
-	struct store_file *next;	/* by key; store->lock */
+	struct store_file *next; /* by key; store->lock */
 	struct store *store;
 	struct store_dir *dir;
-	struct store_key key;		/* strings allocated in one piece with it */
+	struct store_key key; /* strings allocated in one piece with it */
 	struct index_hash hash;
 	uint64_t id;
 	/* store->lock. */
 	unsigned int refs;
-	int fd;				/* -1: closed for lack of use */
-	unsigned int io;		/* uses of the descriptor */
-	uint64_t used_ns;		/* when it was last handed out */
-	int64_t opened_s;		/* when the object was last opened, wall clock */
-	uint64_t cached;		/* recorded bytes */
-	bool named;			/* its directory entry is durable */
+	int fd;		  /* -1: closed for lack of use */
+	unsigned int io;  /* uses of the descriptor */
+	uint64_t used_ns; /* when it was last handed out */
+	int64_t opened_s; /* when the object was last opened, wall clock */
+	uint64_t cached;  /* recorded bytes */
+	bool named;	  /* its directory entry is durable */
 	char *text;
 };
 
@@ -55,7 +55,7 @@ struct store_evicting {
 
 struct store_forget {
 	struct store_forget *next;
-	struct store_file *file;	/* a reference */
+	struct store_file *file; /* a reference */
 	uint64_t block;
 };
 
@@ -77,14 +77,14 @@ struct store {
 
 	pthread_t thread;
 	bool running;
-	pthread_mutex_t lock;		/* what follows */
+	pthread_mutex_t lock; /* what follows */
 	pthread_cond_t wake, done;
 	bool stop, hurry, allowed, evict;
 	struct store_file *files[STORE_BUCKETS];
 	unsigned int open_fds, fd_limit;
 	struct store_record *commits, **commits_end;
 	unsigned int commit_count;
-	uint64_t commit_ns;		/* when the first of them came */
+	uint64_t commit_ns; /* when the first of them came */
 	struct store_forget *forgets;
 	struct store_request *requests;
 	struct store_evicting evicting[STORE_EVICTING_MAX];

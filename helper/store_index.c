@@ -14,8 +14,8 @@
 
 /* Address space, not memory: it is doubled when it gets full. */
 #define INDEX_MAP_START (1ULL << 30)
-#define INDEX_MAP_MAX (1ULL << 42)
-#define INDEX_READERS 512
+#define INDEX_MAP_MAX	(1ULL << 42)
+#define INDEX_READERS	512
 
 #define INDEX_CHANCE (1U << 0)
 
@@ -23,8 +23,8 @@ struct index_file_record {
 	uint64_t size, blocks, bytes;
 	struct index_hash hash;
 	uint32_t block_shift;
-	uint32_t flags;			/* none yet */
-	uint16_t identity_len, path_len, version_len;	/* without the NUL that follows each */
+	uint32_t flags;				      /* none yet */
+	uint16_t identity_len, path_len, version_len; /* without the NUL that follows each */
 	uint16_t pad;
 	char text[];
 };
@@ -34,20 +34,20 @@ struct index_block_record {
 	int64_t stored_s;
 	uint32_t units;
 	uint16_t flags;
-	uint16_t digest_len;		/* of a digest that follows the sums: 0 in this format */
+	uint16_t digest_len; /* of a digest that follows the sums: 0 in this format */
 	uint64_t sums[];
 };
 
 struct index_block_key {
-	uint64_t id, block;		/* big-endian */
+	uint64_t id, block; /* big-endian */
 };
 
 struct index {
 	MDB_env *env;
 	MDB_dbi keys, files, blocks, order, meta;
-	pthread_rwlock_t map_lock;	/* held for reading by every transaction */
+	pthread_rwlock_t map_lock; /* held for reading by every transaction */
 	uint64_t map_size;
-	uint64_t seq;			/* the last one; the store's thread */
+	uint64_t seq; /* the last one; the store's thread */
 	uint64_t starts;
 };
 
@@ -93,8 +93,8 @@ static void index_read_end(struct index *index, MDB_txn *txn)
 	pthread_rwlock_unlock(&index->map_lock);
 }
 
-static int index_update_locked(struct index *index,
-			       int (*fn)(struct index_txn *txn, void *arg), void *arg)
+static int index_update_locked(struct index *index, int (*fn)(struct index_txn *txn, void *arg),
+			       void *arg)
 {
 	struct index_txn txn = { .index = index, .seq = index->seq };
 	int err = index_error(mdb_txn_begin(index->env, NULL, 0, &txn.txn));
@@ -246,8 +246,8 @@ static int index_decode(uint64_t id, const MDB_val *value, struct index_file *re
 	if (value->mv_size < sizeof(record))
 		return -EUCLEAN;
 	memcpy(&record, value->mv_data, sizeof(record));
-	if (value->mv_size != sizeof(record) + record.identity_len + record.path_len +
-			      record.version_len + 3u)
+	if (value->mv_size !=
+	    sizeof(record) + record.identity_len + record.path_len + record.version_len + 3u)
 		return -EUCLEAN;
 	ret->id = id;
 	ret->size = record.size;
@@ -324,7 +324,8 @@ int index_each_file(struct index *index, int (*fn)(void *arg, const struct index
 		return err;
 	err = index_error(mdb_cursor_open(txn, index->files, &cursor));
 	if (!err) {
-		while (!err && !(err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_NEXT)))) {
+		while (!err &&
+		       !(err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_NEXT)))) {
 			uint64_t id;
 
 			memcpy(&id, key.mv_data, sizeof(id));
@@ -347,7 +348,8 @@ static int index_block_head(const MDB_val *value, struct index_block_record *ret
 		return -EUCLEAN;
 	memcpy(ret, value->mv_data, sizeof(*ret));
 	return value->mv_size == sizeof(*ret) + ret->units * sizeof(uint64_t) + ret->digest_len ?
-		0 : -EUCLEAN;
+		       0 :
+		       -EUCLEAN;
 }
 
 static const char *index_block_sums(const MDB_val *value)
@@ -355,8 +357,7 @@ static const char *index_block_sums(const MDB_val *value)
 	return (const char *)value->mv_data + sizeof(struct index_block_record);
 }
 
-int index_block(struct index *index, uint64_t id, uint64_t block, uint64_t *sums,
-		uint32_t units)
+int index_block(struct index *index, uint64_t id, uint64_t block, uint64_t *sums, uint32_t units)
 {
 	struct index_block_key block_key = { htobe64(id), htobe64(block) };
 	MDB_val key = { sizeof(block_key), &block_key }, value;
@@ -434,8 +435,8 @@ static int index_map_one(void *arg, uint64_t block, const struct index_block_rec
 	return 0;
 }
 
-int index_map(struct index *index, uint64_t id, uint64_t first, uint64_t count,
-	      uint64_t *bitmap, uint64_t *sums, size_t *ret_sums)
+int index_map(struct index *index, uint64_t id, uint64_t first, uint64_t count, uint64_t *bitmap,
+	      uint64_t *sums, size_t *ret_sums)
 {
 	struct index_mapping map = { first, count, bitmap, sums, 0 };
 	int err = index_walk(index, id, first, index_map_one, &map);
@@ -470,8 +471,8 @@ static int index_list_one(void *arg, uint64_t block, const struct index_block_re
 	return 0;
 }
 
-int index_file_blocks(struct index *index, uint64_t id, uint64_t first,
-		      struct index_block *blocks, size_t max)
+int index_file_blocks(struct index *index, uint64_t id, uint64_t first, struct index_block *blocks,
+		      size_t max)
 {
 	struct index_listing list = { blocks, 0, max, id };
 	int err = index_walk(index, id, first, index_list_one, &list);

@@ -28,15 +28,15 @@ struct index_hash {
 struct index_file {
 	uint64_t id, size;
 	uint32_t block_shift;
-	uint64_t blocks, bytes;		/* recorded */
+	uint64_t blocks, bytes; /* recorded */
 	struct index_hash hash;
 	const char *identity, *path, *version;
 };
 
 struct index_block {
 	uint64_t id, block, seq;
-	int64_t stored_s;		/* wall clock */
-	bool chance;			/* was spared once */
+	int64_t stored_s; /* wall clock */
+	bool chance;	  /* was spared once */
 };
 
 int index_open(const char *path, struct index **ret, char *msg, size_t msg_size);
@@ -53,13 +53,12 @@ int index_file(struct index *index, uint64_t id,
 /* All files, until fn returns other than 0, which is then returned. */
 int index_each_file(struct index *index, int (*fn)(void *arg, const struct index_file *file),
 		    void *arg);
-int index_block(struct index *index, uint64_t id, uint64_t block, uint64_t *sums,
-		uint32_t units);
-int index_map(struct index *index, uint64_t id, uint64_t first, uint64_t count,
-	      uint64_t *bitmap, uint64_t *sums, size_t *ret_sums);
+int index_block(struct index *index, uint64_t id, uint64_t block, uint64_t *sums, uint32_t units);
+int index_map(struct index *index, uint64_t id, uint64_t first, uint64_t count, uint64_t *bitmap,
+	      uint64_t *sums, size_t *ret_sums);
 /* Up to max blocks of a file from first on; returns their number or -errno. */
-int index_file_blocks(struct index *index, uint64_t id, uint64_t first,
-		      struct index_block *blocks, size_t max);
+int index_file_blocks(struct index *index, uint64_t id, uint64_t first, struct index_block *blocks,
+		      size_t max);
 /* The oldest blocks with a number above seq. */
 int index_oldest(struct index *index, uint64_t seq, struct index_block *blocks, size_t max);
 

@@ -14,7 +14,7 @@
 struct store_io {
 	struct loop_op op;
 	struct loop *loop;
-	struct store_file *file;	/* a reference, its descriptor in use */
+	struct store_file *file; /* a reference, its descriptor in use */
 	int fd;
 	bool write;
 	uint64_t offset, left;

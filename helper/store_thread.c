@@ -17,13 +17,13 @@
 
 /* Written blocks wait for company: so many, or so long. */
 #define FLUSH_BLOCKS 64
-#define FLUSH_NS 100000000ULL
+#define FLUSH_NS     100000000ULL
 /* From so many files on the whole filesystem is synced at once. */
 #define FLUSH_FILES 16
 
 struct flush {
 	struct store_dir *dir;
-	struct store_record *records;	/* of dir */
+	struct store_record *records; /* of dir */
 };
 
 static struct index_file flush_describe(const struct store_file *file)

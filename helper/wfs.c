@@ -19,24 +19,22 @@
 #include "version.h"
 
 static const struct command *const commands[] = {
-	&command_mounts, &command_stat, &command_ls, &command_fetch, &command_prefetch,
-	&command_sync, &command_invalidate, &command_evict, &command_events,
+	&command_mounts, &command_stat,	      &command_ls,    &command_fetch,  &command_prefetch,
+	&command_sync,	 &command_invalidate, &command_evict, &command_events,
 };
 
 static void usage(FILE *out)
 {
-	fprintf(out,
-		"usage: wfs [--socket PATH] COMMAND [OPTION]... [ARGUMENT]...\n"
-		"\n"
-		"Looks after the wfs filesystem and its cache.\n"
-		"\n");
+	fprintf(out, "usage: wfs [--socket PATH] COMMAND [OPTION]... [ARGUMENT]...\n"
+		     "\n"
+		     "Looks after the wfs filesystem and its cache.\n"
+		     "\n");
 	for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
 		fprintf(out, "  %-11s %s\n", commands[i]->name, commands[i]->summary);
-	fprintf(out,
-		"\n"
-		"Each command knows --help and --json. --socket names the daemon's control\n"
-		"socket (default $WFS_SOCKET or " CONFIG_SOCKET ").\n"
-		"Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon.\n");
+	fprintf(out, "\n"
+		     "Each command knows --help and --json. --socket names the daemon's control\n"
+		     "socket (default $WFS_SOCKET or " CONFIG_SOCKET ").\n"
+		     "Exit status: 0 done, 1 failed, 2 wrong usage, 3 no daemon.\n");
 }
 
 static void command_usage(const struct command *command, FILE *out)
@@ -93,8 +91,8 @@ static int options_mount(struct options *options, const char *text)
 	return 0;
 }
 
-int options_parse(const struct command *command, int argc, char **argv, const char *accept,
-		  int min, int max, struct options *ret, int *ret_first)
+int options_parse(const struct command *command, int argc, char **argv, const char *accept, int min,
+		  int max, struct options *ret, int *ret_first)
 {
 	static const struct option longs[] = {
 		{ "json", no_argument, NULL, 'j' },

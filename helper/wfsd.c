@@ -33,9 +33,9 @@
 
 struct wfsd {
 	struct config *config;
-	const char *config_path;	/* NULL: the default one, which may be missing */
+	const char *config_path; /* NULL: the default one, which may be missing */
 	bool foreground, no_kernel, takeover;
-	int ready_fd;			/* told when all is up, or -1 */
+	int ready_fd; /* told when all is up, or -1 */
 	struct core *core;
 	struct kernel *kernel;
 	struct server *server;
@@ -44,28 +44,26 @@ struct wfsd {
 
 static void wfsd_usage(FILE *out)
 {
-	fprintf(out,
-		"usage: wfsd [OPTION]...\n"
-		"\n"
-		"The fetch helper of the wfs filesystem: brings blocks of objects from their\n"
-		"origin, hands them to the kernel and keeps them in the cache directory.\n"
-		"\n"
-		"  --config FILE                configuration (default " CONFIG_FILE ")\n"
-		"  --foreground                 stay in the foreground\n"
-		"  --no-kernel                  cache and origins only, without /dev/wfs\n"
-		"  --takeover                   end the session of another wfsd\n"
-		"  --source NAME:KEY=VALUE      a key of section [source NAME]\n"
-		"  --help                       this text\n"
-		"  --version                    version\n"
-		"\n"
-		"Each key of the configuration, with the same units:\n"
-		"\n");
+	fprintf(out, "usage: wfsd [OPTION]...\n"
+		     "\n"
+		     "The fetch helper of the wfs filesystem: brings blocks of objects from their\n"
+		     "origin, hands them to the kernel and keeps them in the cache directory.\n"
+		     "\n"
+		     "  --config FILE                configuration (default " CONFIG_FILE ")\n"
+		     "  --foreground                 stay in the foreground\n"
+		     "  --no-kernel                  cache and origins only, without /dev/wfs\n"
+		     "  --takeover                   end the session of another wfsd\n"
+		     "  --source NAME:KEY=VALUE      a key of section [source NAME]\n"
+		     "  --help                       this text\n"
+		     "  --version                    version\n"
+		     "\n"
+		     "Each key of the configuration, with the same units:\n"
+		     "\n");
 	for (size_t i = 0; config_option(i); i++)
 		fprintf(out, "  --%-26s %s\n", config_option(i), config_option_help(i));
-	fprintf(out,
-		"\n"
-		"Signals: TERM and INT stop it, HUP reads the configuration again.\n"
-		"Exit status: 0 stopped, 1 failed, 2 wrong usage.\n");
+	fprintf(out, "\n"
+		     "Signals: TERM and INT stop it, HUP reads the configuration again.\n"
+		     "Exit status: 0 stopped, 1 failed, 2 wrong usage.\n");
 }
 
 /* "s3://bucket:region=x": the last colon before the first '='. */
@@ -89,8 +87,16 @@ static int wfsd_source_option(struct config *config, const char *text, char *msg
 	return config_set(config, section, key, equal + 1, msg, size);
 }
 
-enum { OPT_CONFIG = 256, OPT_FOREGROUND, OPT_NO_KERNEL, OPT_TAKEOVER, OPT_SOURCE, OPT_HELP,
-       OPT_VERSION, OPT_KEY };
+enum {
+	OPT_CONFIG = 256,
+	OPT_FOREGROUND,
+	OPT_NO_KERNEL,
+	OPT_TAKEOVER,
+	OPT_SOURCE,
+	OPT_HELP,
+	OPT_VERSION,
+	OPT_KEY
+};
 
 #define OPT_KEYS_MAX 64
 
@@ -148,8 +154,9 @@ static int wfsd_options(struct wfsd *wfsd, int argc, char **argv, struct config 
 			fprintf(stderr, "wfsd: see wfsd --help\n");
 			return 2;
 		default:
-			err = config ? config_set_option(config, (size_t)(opt - OPT_KEY), optarg, msg,
-							 sizeof(msg)) : 0;
+			err = config ? config_set_option(config, (size_t)(opt - OPT_KEY), optarg,
+							 msg, sizeof(msg)) :
+				       0;
 		}
 		if (err) {
 			fprintf(stderr, "wfsd: %s\n", err == -ENOMEM ? "out of memory" : msg);
@@ -397,7 +404,8 @@ int main(int argc, char **argv)
 
 	err = wfsd_start(&wfsd);
 	if (!err) {
-		log_info("wfsd %s is ready%s", WFS_VERSION, wfsd.kernel ? "" : ", without the kernel");
+		log_info("wfsd %s is ready%s", WFS_VERSION,
+			 wfsd.kernel ? "" : ", without the kernel");
 		wfsd_ready(&wfsd);
 		wfsd_run(&wfsd, &signals, argc, argv);
 	}

@@ -62,8 +62,7 @@ void rig_destroy(struct rig *rig)
 	assert_int_equal(system(command), 0);
 }
 
-struct object *rig_open(struct rig *rig, const char *source, const char *path,
-			uint32_t block_shift)
+struct object *rig_open(struct rig *rig, const char *source, const char *path, uint32_t block_shift)
 {
 	struct origin_attr attr;
 	struct origin *origin;

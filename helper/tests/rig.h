@@ -34,7 +34,7 @@ struct rig_want {
 	struct fetch_want want;
 	char *copy;
 	uint64_t got;
-	_Atomic int done;	/* 1: done() was called, and the want released from there */
+	_Atomic int done; /* 1: done() was called, and the want released from there */
 	int error;
 };
 void rig_want(struct rig *rig, struct rig_want *want, struct object *object, uint64_t block,
@@ -46,13 +46,13 @@ void rig_want_free(struct rig_want *want);
 /* Reads the whole object, all blocks at once; the bytes' XXH64. Fails the test on errors. */
 uint64_t rig_read(struct rig *rig, struct object *object);
 /* Waits, at most 30 s, until the condition holds. */
-#define RIG_UNTIL(condition) \
-	do { \
-		int rounds_ = 0; \
-		while (!(condition)) { \
+#define RIG_UNTIL(condition)                           \
+	do {                                           \
+		int rounds_ = 0;                       \
+		while (!(condition)) {                 \
 			assert_true(rounds_++ < 3000); \
-			rig_pause(); \
-		} \
+			rig_pause();                   \
+		}                                      \
 	} while (0)
 void rig_pause(void);
 

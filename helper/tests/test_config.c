@@ -58,30 +58,30 @@ static void test_defaults(void **state)
 static void test_file(void **state)
 {
 	const struct config_source *source;
-	struct config *config = read_text(
-		"# a comment\n"
-		"[cache]\n"
-		"dir = /a\n"
-		"dir=/b\n"
-		"capacity = 10G\n"
-		"  low = 70 %\n"
-		"high = 80%\n"
-		"[fetch]\r\n"
-		"workers = 3\r\n"
-		"retry_budget = 2m\n"
-		"stall_timeout = 500ms\n"
-		"[metrics]\n"
-		"listen =\n"
-		"[source s3://models]\n"
-		"endpoint = http://127.0.0.1:7480\n"
-		"secret_key = a=b;c # d\n"
-		"[source s3://models/private]\n"
-		"profile = other\n"
-		"header = X-A: 1\n"
-		"header = X-B: 2\n"
-		"[log]\n"
-		"level = debug\n"
-		"format = json\n", -EINVAL);
+	struct config *config = read_text("# a comment\n"
+					  "[cache]\n"
+					  "dir = /a\n"
+					  "dir=/b\n"
+					  "capacity = 10G\n"
+					  "  low = 70 %\n"
+					  "high = 80%\n"
+					  "[fetch]\r\n"
+					  "workers = 3\r\n"
+					  "retry_budget = 2m\n"
+					  "stall_timeout = 500ms\n"
+					  "[metrics]\n"
+					  "listen =\n"
+					  "[source s3://models]\n"
+					  "endpoint = http://127.0.0.1:7480\n"
+					  "secret_key = a=b;c # d\n"
+					  "[source s3://models/private]\n"
+					  "profile = other\n"
+					  "header = X-A: 1\n"
+					  "header = X-B: 2\n"
+					  "[log]\n"
+					  "level = debug\n"
+					  "format = json\n",
+					  -EINVAL);
 
 	(void)state;
 	/* "70 %" is not a number. */
@@ -89,15 +89,15 @@ static void test_file(void **state)
 	assert_non_null(strstr(msg, "low"));
 	config_free(config);
 
-	config = read_text(
-		"[cache]\ndir = /a\ndir=/b\ncapacity = 10G\nlow = 70%\nhigh = 80%\n"
-		"[fetch]\r\nworkers = 3\r\nretry_budget = 2m\nstall_timeout = 500ms\n"
-		"[metrics]\nlisten =\n"
-		"[source s3://models]\nendpoint = http://127.0.0.1:7480\n"
-		"secret_key = a=b;c # d\n"
-		"[source s3://models/private]\nprofile = other\n"
-		"header = X-A: 1\nheader = X-B: 2\n"
-		"[log]\nlevel = debug\nformat = json\n", 0);
+	config = read_text("[cache]\ndir = /a\ndir=/b\ncapacity = 10G\nlow = 70%\nhigh = 80%\n"
+			   "[fetch]\r\nworkers = 3\r\nretry_budget = 2m\nstall_timeout = 500ms\n"
+			   "[metrics]\nlisten =\n"
+			   "[source s3://models]\nendpoint = http://127.0.0.1:7480\n"
+			   "secret_key = a=b;c # d\n"
+			   "[source s3://models/private]\nprofile = other\n"
+			   "header = X-A: 1\nheader = X-B: 2\n"
+			   "[log]\nlevel = debug\nformat = json\n",
+			   0);
 	assert_int_equal(config_finish(config, msg, sizeof(msg)), 0);
 	assert_int_equal(config->dir_count, 2);
 	assert_string_equal(config->dirs[1], "/b");
@@ -181,7 +181,8 @@ static void test_options_win(void **state)
 			found++;
 		}
 		if (!strcmp(config_option(i), "log-level")) {
-			assert_int_equal(config_set_option(config, i, "error", msg, sizeof(msg)), 0);
+			assert_int_equal(config_set_option(config, i, "error", msg, sizeof(msg)),
+					 0);
 			found++;
 		}
 	}
@@ -230,12 +231,9 @@ static void test_units(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_defaults),
-		cmocka_unit_test(test_file),
-		cmocka_unit_test(test_refused),
-		cmocka_unit_test(test_no_secret_in_message),
-		cmocka_unit_test(test_options_win),
-		cmocka_unit_test(test_finish),
+		cmocka_unit_test(test_defaults),    cmocka_unit_test(test_file),
+		cmocka_unit_test(test_refused),	    cmocka_unit_test(test_no_secret_in_message),
+		cmocka_unit_test(test_options_win), cmocka_unit_test(test_finish),
 		cmocka_unit_test(test_units),
 	};
 	int fd = mkstemp(path), failed;

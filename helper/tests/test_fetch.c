@@ -23,7 +23,7 @@
 
 static struct faulty faulty;
 static struct rig rig;
-static char *bytes;		/* of /f, 11 MiB and some */
+static char *bytes; /* of /f, 11 MiB and some */
 #define SIZE (11 * MIB + 12345)
 
 static int group_setup(void **state)
@@ -109,8 +109,8 @@ static void test_one_get(void **state)
 	rig_start(&rig);
 	object = open_f(22);
 	for (size_t i = 0; i < 64; i++)
-		rig_want(&rig, &wants[i], object, 1, (uint32_t)i, 1, i % 2 ? FETCH_DEMAND :
-			 FETCH_READAHEAD);
+		rig_want(&rig, &wants[i], object, 1, (uint32_t)i, 1,
+			 i % 2 ? FETCH_DEMAND : FETCH_READAHEAD);
 	for (size_t i = 0; i < 64; i++) {
 		assert_int_equal(rig_wait(&wants[i]), 0);
 		assert_memory_equal(wants[i].copy, bytes + 4 * MIB + i * 65536, 65536);
@@ -129,8 +129,9 @@ static void test_neighbours_join(void **state)
 	rig.config->max_concurrent_fetches = 1;
 	rig_start(&rig);
 	object = open_f(16);
-	faulty_fault(&faulty,
-		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"delay\", \"seconds\": 1, \"times\": 1}");
+	faulty_fault(
+		&faulty,
+		"{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"delay\", \"seconds\": 1, \"times\": 1}");
 	rig_want(&rig, &want, object, 100, 0, 1, FETCH_DEMAND);
 	RIG_UNTIL(counter_get(active_fetches));
 	assert_true(rig_read(&rig, object) == XXH64(bytes, SIZE, 0));
@@ -147,8 +148,9 @@ static void test_resumes(void **state)
 	struct object *object;
 
 	(void)state;
-	faulty_fault(&faulty,
-		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"short\", \"after\": 700000, \"times\": 6}");
+	faulty_fault(
+		&faulty,
+		"{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"short\", \"after\": 700000, \"times\": 6}");
 	rig_start(&rig);
 	object = open_f(26);
 	assert_true(rig_read(&rig, object) == XXH64(bytes, SIZE, 0));
@@ -165,8 +167,9 @@ static void test_busy_server(void **state)
 	(void)state;
 	rig_start(&rig);
 	object = open_f(22);
-	faulty_fault(&faulty,
-		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"status\", \"code\": 503, \"times\": 3}");
+	faulty_fault(
+		&faulty,
+		"{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"status\", \"code\": 503, \"times\": 3}");
 	assert_true(rig_read(&rig, object) == XXH64(bytes, SIZE, 0));
 	object_unref(object);
 }
@@ -178,8 +181,9 @@ static void test_stalls(void **state)
 	(void)state;
 	rig_start(&rig);
 	object = open_f(22);
-	faulty_fault(&faulty,
-		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"stall\", \"after\": 100000, \"times\": 2}");
+	faulty_fault(
+		&faulty,
+		"{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"stall\", \"after\": 100000, \"times\": 2}");
 	assert_true(rig_read(&rig, object) == XXH64(bytes, SIZE, 0));
 	object_unref(object);
 }
@@ -269,8 +273,9 @@ static void test_order(void **state)
 	rig.config->stall_timeout_ms = 10000;
 	rig_start(&rig);
 	object = open_f(20);
-	faulty_fault(&faulty,
-		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"delay\", \"seconds\": 0.5, \"times\": 1}");
+	faulty_fault(
+		&faulty,
+		"{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"delay\", \"seconds\": 0.5, \"times\": 1}");
 	rig_want(&rig, &wants[0], object, 10, 0, 16, FETCH_DEMAND);
 	RIG_UNTIL(counter_get(active_fetches));
 	/* Blocks that do not touch, so that they are not joined. */
@@ -425,8 +430,9 @@ static void test_watch_stored(void **state)
 /* Without a proof of the version nothing is kept; the kernel is offered the rest. */
 static void test_weak(void **state)
 {
-	struct watcher w = { .watch = { .stored = watch_stored, .dropped = watch_dropped,
-					.offer = watch_offer } };
+	struct watcher w = {
+		.watch = { .stored = watch_stored, .dropped = watch_dropped, .offer = watch_offer }
+	};
 	struct rig_want want;
 	struct object *object;
 
@@ -478,21 +484,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_cold_held_warm),
-		TEST(test_one_get),
-		TEST(test_neighbours_join),
-		TEST(test_resumes),
-		TEST(test_busy_server),
-		TEST(test_stalls),
-		TEST(test_gives_up),
-		TEST(test_changed),
-		TEST(test_cancel),
-		TEST(test_order),
-		TEST(test_little_memory),
-		TEST(test_corrupt),
-		TEST(test_watch_stored),
-		TEST(test_weak),
-		TEST(test_stop_in_the_middle),
+		TEST(test_cold_held_warm), TEST(test_one_get),	     TEST(test_neighbours_join),
+		TEST(test_resumes),	   TEST(test_busy_server),   TEST(test_stalls),
+		TEST(test_gives_up),	   TEST(test_changed),	     TEST(test_cancel),
+		TEST(test_order),	   TEST(test_little_memory), TEST(test_corrupt),
+		TEST(test_watch_stored),   TEST(test_weak),	     TEST(test_stop_in_the_middle),
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);

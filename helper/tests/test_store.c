@@ -270,12 +270,14 @@ static void test_evict_request(void **state)
 	fetch("c", 20);
 	assert_int_equal(core_origin(rig.core, source, NULL, &origin, msg, sizeof(msg)), 0);
 	assert_int_equal(store_evict(core_store(rig.core), origin_identity(origin), "c", &blocks,
-				     &busy), 0);
+				     &busy),
+			 0);
 	assert_int_equal(blocks, 4);
 	assert_int_equal(busy, 0);
 	assert_int_equal(data_files(), 1);
 	assert_int_equal(store_evict(core_store(rig.core), origin_identity(origin), "", &blocks,
-				     &busy), 0);
+				     &busy),
+			 0);
 	assert_int_equal(blocks, 21);
 	assert_int_equal(data_files(), 0);
 	assert_int_equal(store_evict(core_store(rig.core), "nobody", "", &blocks, &busy), 0);
@@ -392,16 +394,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_restart),
-		TEST(test_capacity),
-		TEST(test_busy_blocks),
-		TEST(test_eviction_held_back),
-		TEST(test_evict_request),
-		TEST(test_foreign_format),
-		TEST(test_locked),
-		TEST(test_orphans),
-		TEST(test_lost_data),
-		TEST(test_killed),
+		TEST(test_restart),	  TEST(test_capacity),
+		TEST(test_busy_blocks),	  TEST(test_eviction_held_back),
+		TEST(test_evict_request), TEST(test_foreign_format),
+		TEST(test_locked),	  TEST(test_orphans),
+		TEST(test_lost_data),	  TEST(test_killed),
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
