@@ -26,13 +26,12 @@
 #define SERVER_CONNECTIONS 32
 #define SERVER_LINE_MAX	   65536
 
-static int server_mkdir(const char *path)
+static int server_mkdir(const struct sockaddr_un *address)
 {
-	cleanup_free char *dir = strdup(path);
+	char dir[sizeof(address->sun_path)];
 	char *slash;
 
-	if (!dir)
-		return -ENOMEM;
+	memcpy(dir, address->sun_path, sizeof(dir));
 	slash = strrchr(dir, '/');
 	if (!slash || slash == dir)
 		return 0;
@@ -69,7 +68,7 @@ int server_create(const struct config *config, struct core *core, struct kernel 
 		err = -ENAMETOOLONG;
 	if (!err) {
 		memcpy(address.sun_path, config->socket, strlen(config->socket) + 1);
-		err = server_mkdir(config->socket);
+		err = server_mkdir(&address);
 	}
 	if (!err) {
 		server->stop_fd = eventfd(0, EFD_CLOEXEC);
