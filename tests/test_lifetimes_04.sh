@@ -1,0 +1,63 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# group: lifetimes
+# kernels: 6.1 6.12
+# timeout: 400
+#
+# Bounds: a cache smaller than what is read, a disk that somebody else fills, a small
+# memory cgroup; blocks evicted while they are read.
+. "$(dirname "$0")/lib.sh"
+. "$tests/data.sh"
+
+make_data "$root" one 67108864 two 50331651 three 16777216
+require start_nginx "$root"
+configure "[cache]
+capacity = 48M"
+require start_wfsd
+require mount_wfs "$nginx_url/" "$mnt" block=1M
+
+used() {
+	du -sm /var/cache/wfs | cut -f1
+}
+reading "read three times the capacity" eager "$mnt" "$root"
+wfs sync "$mnt"
+at_most "$(used)" 64 "the cache keeps its bound (MiB)"
+drop_caches
+reading "and again, in another order" st-lazy "$mnt" "$root"
+at_most "$(used)" 64 "the cache keeps its bound (MiB)"
+at_least "$(counter blocks_evicted)" 1 "blocks were evicted"
+
+# Evicted under a reader, again and again.
+reading_on reader eager "$mnt/two" "$root/two"
+until gone "$reader"; do
+	wfs evict "$mnt/two" >/dev/null 2>&1
+	drop_pages
+done
+check "a file evicted while it is read, every byte right" wait "$reader"
+reading "and after it" random "$mnt/two" "$root/two"
+require umount "$mnt"
+check "the daemon ends" stop_wfsd
+
+# Somebody else's data.
+rm -rf /var/cache/wfs/* /etc/wfs/wfsd.conf
+free=$(df -m --output=avail /var/cache/wfs | tail -n 1)
+require fallocate -l $((free - 24))M /var/cache/wfs/else
+require start_wfsd
+require mount_wfs "$nginx_url/" "$mnt"
+reading "a full disk: reads go on" eager "$mnt" "$root"
+rm /var/cache/wfs/else
+require umount "$mnt"
+
+# Locked folios cannot be reclaimed: reading must work in little memory.
+require mount_wfs "$nginx_url/" "$mnt"
+small=/sys/fs/cgroup/wfs-small
+mkdir "$small"
+echo 32M >"$small/memory.max"
+for pattern in eager st-lazy fast-st; do
+	drop_caches
+	check "$pattern within a memory cgroup of 32 MiB" sh -c "echo \$\$ >$small/cgroup.procs &&
+		exec '$bin/reader' $([ "$pattern" = eager ] && echo runai || echo "$pattern") '$mnt/three' '$root/three'"
+done
+is "$(awk '$1 == "oom_kill" { print $2 }' "$small/memory.events")" 0 "nobody was killed for memory"
+wait_until 10 rmdir "$small" 2>/dev/null
+check "nothing is stuck" nothing_stuck
