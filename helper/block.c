@@ -124,6 +124,7 @@ void block_put(struct block *block)
 		return;
 	block_unhash(block);
 	block_list_remove(block);
+	hold_expect_no_more(block);
 	if (block->bytes) {
 		for (uint32_t unit = 0; unit < block->units; unit++)
 			if (bit_test(block->arrived, unit) && !bit_test(block->given, unit))

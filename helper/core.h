@@ -51,8 +51,8 @@ int core_origin(struct core *core, const char *source, const char *options, stru
 void core_allow_eviction(struct core *core, int allowed);
 
 /*
- * Waits until all blocks that are whole now are durable or given up and their watches
- * told, at most timeout_ms: -ETIMEDOUT. Not on a worker's thread.
+ * Waits until all blocks that are being fetched or are whole now are durable or given up
+ * and their watches told, at most timeout_ms: -ETIMEDOUT. Not on a worker's thread.
  */
 int core_sync(struct core *core, uint64_t timeout_ms);
 

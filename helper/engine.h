@@ -86,8 +86,9 @@ struct block {
 	int error;
 	char *message;		  /* with error */
 	struct fetch_wait *waits; /* wants not done */
-	struct block *held_prev, *held_next;
-	uint64_t held_seq;
+	bool unsettled;		  /* in the list that `wfs sync` waits for */
+	struct block *unsettled_prev, *unsettled_next;
+	uint64_t unsettled_seq;
 	uint64_t queued_ns, whole_ns;
 	bool dropped; /* HOLD_TELLING: this, not stored */
 	struct block *settle_next;
@@ -160,8 +161,8 @@ struct core {
 	struct block_list writes;     /* HOLD_PENDING */
 	uint64_t writing_bytes;
 	unsigned int writing;
-	struct block *held_first, *held_last; /* by held_seq */
-	uint64_t held_seq;
+	struct block *unsettled_first, *unsettled_last; /* by unsettled_seq */
+	uint64_t unsettled_seq;
 };
 
 struct object_slot {
@@ -249,6 +250,9 @@ void flight_cancel_all(struct worker *worker);
 
 /* hold: what happens to whole blocks. core->lock held but where said. */
 void hold_begin(struct block *block);
+/* From the start of its fetch on, `wfs sync` waits for the block. */
+void hold_expect(struct block *block);
+void hold_expect_no_more(struct block *block);
 /* Starts writes. On a worker's thread. */
 void hold_pump(struct worker *worker);
 /* Tells what is to be told as soon as no want has the block. */
@@ -257,7 +261,7 @@ void hold_settle(struct block *block);
 void hold_tell(struct block *block);
 /* Gives blocks up that wait to be written, until so many units are on their way back. */
 void hold_drop(struct core *core, uint32_t units);
-/* Waits until what is held now is settled, at most timeout_ms; -ETIMEDOUT. No lock held. Any thread. */
+/* Waits until what is on its way now is settled, at most timeout_ms; -ETIMEDOUT. No lock held. */
 int hold_sync(struct core *core, uint64_t timeout_ms);
 
 #endif /* WFS_ENGINE_H */

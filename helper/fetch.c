@@ -304,6 +304,7 @@ static void fetch_took_off(struct core *core, struct block **blocks, unsigned in
 		block_list_remove(blocks[i]);
 		counter_sub(queued_blocks, 1);
 		blocks[i]->state = BLOCK_FETCHING;
+		hold_expect(blocks[i]);
 		blocks[i]->bytes = run;
 		run += (size_t)blocks[i]->units << BUFFER_UNIT_SHIFT;
 		counter_waited(COUNTER_WAIT_queue, now - blocks[i]->queued_ns);

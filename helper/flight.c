@@ -172,9 +172,9 @@ static void flight_arrived(struct flight *flight, uint64_t total)
 		for (uint32_t i = unit; i < unit + n; i++)
 			block->arrived[i / 64] |= 1ULL << (i % 64);
 		block->left -= n;
-		block_deliver(block);
-		if (!block->left && !block->error && block->state == BLOCK_FETCHING)
+		if (!block->left && !block->error)
 			hold_begin(block);
+		block_deliver(block);
 	}
 }
 

@@ -15,17 +15,39 @@
 /* Bytes of writes under way. */
 #define HOLD_WRITING_MAX (64ULL << 20)
 
-static void hold_unlist(struct core *core, struct block *block)
+void hold_expect(struct block *block)
 {
-	if (block->held_prev)
-		block->held_prev->held_next = block->held_next;
+	struct core *core = block->object->core;
+
+	if (block->unsettled)
+		return;
+	block->unsettled = true;
+	block->unsettled_seq = ++core->unsettled_seq;
+	block->unsettled_next = NULL;
+	block->unsettled_prev = core->unsettled_last;
+	if (core->unsettled_last)
+		core->unsettled_last->unsettled_next = block;
 	else
-		core->held_first = block->held_next;
-	if (block->held_next)
-		block->held_next->held_prev = block->held_prev;
+		core->unsettled_first = block;
+	core->unsettled_last = block;
+}
+
+void hold_expect_no_more(struct block *block)
+{
+	struct core *core = block->object->core;
+
+	if (!block->unsettled)
+		return;
+	block->unsettled = false;
+	if (block->unsettled_prev)
+		block->unsettled_prev->unsettled_next = block->unsettled_next;
 	else
-		core->held_last = block->held_prev;
-	counter_sub(held_blocks, 1);
+		core->unsettled_first = block->unsettled_next;
+	if (block->unsettled_next)
+		block->unsettled_next->unsettled_prev = block->unsettled_prev;
+	else
+		core->unsettled_last = block->unsettled_prev;
+	pthread_cond_broadcast(&core->changed);
 }
 
 void hold_begin(struct block *block)
@@ -35,13 +57,6 @@ void hold_begin(struct block *block)
 	block->state = BLOCK_HELD;
 	block->whole_ns = counter_now();
 	block_get(block);
-	block->held_seq = ++core->held_seq;
-	block->held_prev = core->held_last;
-	if (core->held_last)
-		core->held_last->held_next = block;
-	else
-		core->held_first = block;
-	core->held_last = block;
 	counter_add(held_blocks, 1);
 	if (block->from_cache) {
 		block->hold = HOLD_STORED;
@@ -84,8 +99,8 @@ void hold_tell(struct block *block)
 		object_tell_stored(block->object, block);
 
 	SCOPED_LOCK(&core->lock);
-	hold_unlist(core, block);
-	pthread_cond_broadcast(&core->changed);
+	counter_sub(held_blocks, 1);
+	hold_expect_no_more(block);
 	block_put(block);
 }
 
@@ -222,8 +237,8 @@ int hold_sync(struct core *core, uint64_t timeout_ms)
 		store_hurry(core->store);
 
 	SCOPED_LOCK(&core->lock);
-	target = core->held_seq;
-	while (core->held_first && core->held_first->held_seq <= target && !err)
+	target = core->unsettled_seq;
+	while (core->unsettled_first && core->unsettled_first->unsettled_seq <= target && !err)
 		err = pthread_cond_timedwait(&core->changed, &core->lock, &until);
 	return -err;
 }

@@ -155,6 +155,26 @@ void store_measure(struct store *store, struct store_dir *dir)
 	dir->capacity = dir->configured < limit ? dir->configured : limit;
 }
 
+/* Data files are read and written past the page cache. */
+static int store_probe(struct store_dir *dir, char *msg, size_t msg_size)
+{
+	cleanup_close int fd =
+		openat(dir->fd, "probe", O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
+	int err = fd < 0 ? -errno : 0;
+
+	if (!err && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096))
+		err = -errno;
+	unlinkat(dir->fd, "probe", 0);
+	if (err == -EINVAL || err == -EOPNOTSUPP)
+		snprintf(msg, msg_size,
+			 "cache directory %s is on a filesystem without direct I/O or holes; use XFS or ext4",
+			 dir->path);
+	else if (err)
+		snprintf(msg, msg_size, "cache directory %s cannot be written: %s", dir->path,
+			 strerror(-err));
+	return err;
+}
+
 static int store_open_dir(struct store *store, struct store_dir *dir, char *msg, size_t msg_size)
 {
 	char path[4096 + 16];
@@ -172,6 +192,8 @@ static int store_open_dir(struct store *store, struct store_dir *dir, char *msg,
 	err = store_lock_dir(dir, msg, msg_size);
 	if (!err)
 		err = store_check_format(dir, msg, msg_size);
+	if (!err)
+		err = store_probe(dir, msg, msg_size);
 	if (err)
 		return err;
 	snprintf(path, sizeof(path), "%s/index", dir->path);

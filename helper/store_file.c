@@ -405,55 +405,107 @@ void store_close_idle(struct store *store)
 	}
 }
 
-static int store_exists(void *arg, const struct index_file *record)
+struct collect {
+	struct store *store;
+	struct store_dir *dir;
+	struct index_file record; /* no strings */
+};
+
+static int collect_found(void *arg, const struct index_file *record)
 {
-	(void)arg;
-	(void)record;
+	struct collect *collect = arg;
+
+	collect->record = *record;
 	return 0;
 }
 
-static void store_collect_sub(struct store_dir *dir, int fd)
+/* store->lock held: somebody has the file open or evicts from it. */
+static bool collect_in_use(const struct collect *collect)
 {
-	DIR *list = fdopendir(fd);
-	struct dirent *entry;
+	const struct store_file *file =
+		collect->store->files[collect->record.hash.low % STORE_BUCKETS];
 
+	for (; file; file = file->next)
+		if (file->dir == collect->dir && file->id == collect->record.id)
+			return true;
+	return false;
+}
+
+/* Everything between the blocks that are recorded. */
+static void collect_punch(const struct collect *collect, int fd)
+{
+	const struct index_file *record = &collect->record;
+	uint64_t end = (record->size + 4095) & ~4095ULL, at = 0, next = 0;
+	struct index_block blocks[64];
+	int n;
+
+	do {
+		n = index_file_blocks(collect->dir->index, record->id, next, blocks, 64);
+		for (int i = 0; i < n; i++) {
+			uint64_t start = blocks[i].block << record->block_shift;
+
+			if (start > at)
+				fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+					  (off_t)(start - at));
+			at = start + (1ULL << record->block_shift);
+			next = blocks[i].block + 1;
+		}
+	} while (n > 0);
+	if (!n && at < end)
+		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
+			  (off_t)(end - at));
+}
+
+/* Written, but not recorded when an earlier daemon was killed. */
+static void collect_excess(struct collect *collect, int dir_fd, const char *name)
+{
+	/* Tails of blocks, and what the filesystem needs for itself. */
+	uint64_t expected = collect->record.bytes + (collect->record.blocks + 32) * 4096;
+	struct stat st;
+
+	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) ||
+	    (uint64_t)st.st_blocks * 512 <= expected)
+		return;
+	/* With the lock, nobody can begin to use the file. */
+	SCOPED_LOCK(&collect->store->lock);
+	cleanup_close int fd = openat(dir_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+
+	if (fd >= 0 && !collect_in_use(collect))
+		collect_punch(collect, fd);
+}
+
+void store_collect(struct store *store, struct store_dir *dir, unsigned int sub)
+{
+	struct collect collect = { .store = store, .dir = dir };
+	struct dirent *entry;
+	char path[16];
+	DIR *list;
+	int fd;
+
+	snprintf(path, sizeof(path), "data/%02x", sub);
+	fd = openat(dir->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	list = fd < 0 ? NULL : fdopendir(fd);
 	if (!list) {
-		close(fd);
+		if (fd >= 0)
+			close(fd);
 		return;
 	}
 	while ((entry = readdir(list))) {
 		char *end;
 		uint64_t id;
+		int err;
 
 		if (entry->d_name[0] == '.')
 			continue;
 		id = strtoull(entry->d_name, &end, 16);
 		/* Files of this start are not recorded yet. */
-		if (*end || id >= dir->first_id ||
-		    index_file(dir->index, id, store_exists, NULL) != -ENOENT)
+		if (*end || id >= dir->first_id)
 			continue;
-		log_debug("cache %s: removing %s, which no record speaks of", dir->path,
-			  entry->d_name);
-		unlinkat(dirfd(list), entry->d_name, 0);
+		err = index_file(dir->index, id, collect_found, &collect);
+		if (!err)
+			collect_excess(&collect, dirfd(list), entry->d_name);
+		else if (err == -ENOENT)
+			unlinkat(dirfd(list), entry->d_name, 0);
 	}
 	closedir(list);
-}
-
-void store_collect(struct store *store, struct store_dir *dir)
-{
-	for (unsigned int i = 0; i < 256; i++) {
-		char path[16];
-		bool stop;
-		int fd;
-
-		pthread_mutex_lock(&store->lock);
-		stop = store->stop;
-		pthread_mutex_unlock(&store->lock);
-		if (stop)
-			return;
-		snprintf(path, sizeof(path), "data/%02x", i);
-		fd = openat(dir->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd >= 0)
-			store_collect_sub(dir, fd);
-	}
 }

@@ -101,8 +101,12 @@ struct store_file *store_file_of(struct store *store, struct store_dir *dir,
 bool store_is_evicting(const struct store *store, const struct store_file *file, uint64_t block);
 /* Looks at what the filesystem has left. */
 void store_measure(struct store *store, struct store_dir *dir);
-/* Removes data files that no record speaks of. */
-void store_collect(struct store *store, struct store_dir *dir);
+/*
+ * Looks at one of the 256 directories of data files: removes files and punches blocks that
+ * no record speaks of, as an earlier start may have left them.
+ */
+#define STORE_SUBDIRS 256
+void store_collect(struct store *store, struct store_dir *dir, unsigned int sub);
 /* Closes descriptors that were not used for a while. */
 void store_close_idle(struct store *store);
 

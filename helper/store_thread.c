@@ -222,6 +222,21 @@ static bool store_due(const struct store *store, uint64_t *ret_ns)
 	return false;
 }
 
+/* store->lock held. What has waited long enough, or is enough. */
+static struct store_record *store_take_commits(struct store *store)
+{
+	struct store_record *commits;
+
+	if (!store->stop && !store->hurry && store->commit_count < FLUSH_BLOCKS &&
+	    store_now() < store->commit_ns + FLUSH_NS)
+		return NULL;
+	commits = TAKE(store->commits);
+	store->commits_end = &store->commits;
+	store->commit_count = 0;
+	store->hurry = false;
+	return commits;
+}
+
 static void store_evict_all(struct store *store)
 {
 	for (size_t i = 0; i < store->dir_count; i++) {
@@ -233,11 +248,10 @@ static void store_evict_all(struct store *store)
 void *store_thread(void *arg)
 {
 	struct store *store = arg;
+	unsigned int collected = 0, to_collect = (unsigned int)store->dir_count * STORE_SUBDIRS;
 	uint64_t cleanup_ns;
 	bool stop = false;
 
-	for (size_t i = 0; i < store->dir_count; i++)
-		store_collect(store, &store->dirs[i]);
 	store_count(store);
 	pthread_mutex_lock(&store->lock);
 	cleanup_ns = store_now() + store->cleanup_ms * 1000000;
@@ -248,7 +262,8 @@ void *store_thread(void *arg)
 		uint64_t until = cleanup_ns;
 		bool evict;
 
-		while (!store_due(store, &until) && store_now() < until) {
+		while (!store_due(store, &until) && store_now() < until &&
+		       collected == to_collect) {
 			struct timespec at = { .tv_sec = (time_t)(until / 1000000000),
 					       .tv_nsec = (long)(until % 1000000000) };
 
@@ -263,10 +278,7 @@ void *store_thread(void *arg)
 		request = store->requests;
 		if (request)
 			store->requests = request->next;
-		commits = TAKE(store->commits);
-		store->commits_end = &store->commits;
-		store->commit_count = 0;
-		store->hurry = false;
+		commits = store_take_commits(store);
 		store->evict = false;
 		pthread_mutex_unlock(&store->lock);
 
@@ -281,6 +293,12 @@ void *store_thread(void *arg)
 			request->done = true;
 			pthread_cond_broadcast(&store->done);
 			pthread_mutex_unlock(&store->lock);
+		}
+		/* A little at a time: a large cache must not keep what comes in waiting. */
+		if (collected < to_collect) {
+			store_collect(store, &store->dirs[collected / STORE_SUBDIRS],
+				      collected % STORE_SUBDIRS);
+			collected++;
 		}
 		store_close_idle(store);
 		store_count(store);

@@ -19,6 +19,7 @@
 #include "counters.h"
 #include "rig.h"
 #include "store.h"
+#include "store_index.h"
 
 #define MIB (1u << 20)
 
@@ -335,6 +336,42 @@ static void test_orphans(void **state)
 	rig_stop(&rig);
 }
 
+static int found_id(void *arg, const struct index_file *file)
+{
+	*(uint64_t *)arg = file->id;
+	return 0;
+}
+
+static int delete_record(struct index_txn *txn, void *arg)
+{
+	return index_delete_block(txn, *(uint64_t *)arg, 3, MIB);
+}
+
+/* Bytes that no record speaks of, as a killed daemon leaves them, do not stay. */
+static void test_unrecorded(void **state)
+{
+	struct index *index;
+	char path[128];
+	uint64_t id, hash, before;
+
+	(void)state;
+	rig_start(&rig);
+	hash = fetch("a", 20);
+	rig_stop(&rig);
+	snprintf(path, sizeof(path), "%s/index", rig.dir);
+	assert_int_equal(index_open(path, &index, msg, sizeof(msg)), 0);
+	assert_int_equal(index_each_file(index, found_id, &id), 0);
+	assert_int_equal(index_update(index, delete_record, &id), 0);
+	index_close(index);
+	before = used();
+	rig_start(&rig);
+	RIG_UNTIL(used() + MIB <= before);
+	rig_stop(&rig);
+	rig_start(&rig);
+	assert_true(fetch("a", 20) == hash);
+	assert_int_equal(used(), before);
+}
+
 /* A data file that went away: fetched again, nothing wrong served. */
 static void test_lost_data(void **state)
 {
@@ -398,7 +435,8 @@ int main(void)
 		TEST(test_busy_blocks),	  TEST(test_eviction_held_back),
 		TEST(test_evict_request), TEST(test_foreign_format),
 		TEST(test_locked),	  TEST(test_orphans),
-		TEST(test_lost_data),	  TEST(test_killed),
+		TEST(test_unrecorded),	  TEST(test_lost_data),
+		TEST(test_killed),
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
