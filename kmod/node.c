@@ -195,6 +195,20 @@ void wfs_segs_fail(struct list_head *segs, int error)
 	}
 }
 
+/* Whoever reads those blocks is told why, though the page cache says EIO. */
+static void fail_and_note(struct wfs_node *node, struct list_head *segs, int error)
+{
+	struct wfs_seg *seg;
+	u64 last = U64_MAX;
+
+	list_for_each_entry(seg, segs, link) {
+		if (seg->block != last)
+			wfs_node_note_error(node, seg->block, error);
+		last = seg->block;
+	}
+	wfs_segs_fail(segs, error);
+}
+
 /* ---- OPEN ---- */
 
 static int open_reply(struct wfs_req *req, const struct wfs_reply *reply)
@@ -260,7 +274,7 @@ static void open_end(struct wfs_req *req, int status)
 	if (!status)
 		wfs_route(node, &segs);
 	else
-		wfs_segs_fail(&segs, status);
+		fail_and_note(node, &segs, status);
 	if (resume)
 		wfs_session_open_resumed(req->block);
 }
@@ -478,7 +492,7 @@ static void map_end(struct wfs_req *req, int status)
 	if (!status)
 		wfs_route(node, &segs);
 	else
-		wfs_segs_fail(&segs, status);
+		fail_and_note(node, &segs, status);
 }
 
 static const struct wfs_req_ops map_ops = {
