@@ -51,6 +51,7 @@ require umount "$mnt"
 # Locked folios cannot be reclaimed: reading must work in little memory.
 require mount_wfs "$nginx_url/" "$mnt"
 small=/sys/fs/cgroup/wfs-small
+echo +memory >/sys/fs/cgroup/cgroup.subtree_control
 mkdir "$small"
 echo 32M >"$small/memory.max"
 for pattern in eager st-lazy fast-st; do
