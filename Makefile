@@ -10,6 +10,10 @@ K	?= 6.12
 prefix	?= /usr/local
 jobs	:= $(shell nproc)
 
+# What is said here on the command line means nothing to the makes of kernel and programs,
+# whose variables have some of the same names.
+MAKEOVERRIDES :=
+
 # DEBUG=1 means the debug kernel, wherever a kernel can be named.
 ifneq ($(DEBUG),)
 K := debug
@@ -26,6 +30,7 @@ help:
 	@echo 'make helper       wfsd, wfs and mount.wfs'
 	@echo 'make tests        test programs'
 	@echo 'make install      on this host [DESTDIR=] [prefix=/usr/local] [KREL=$$(uname -r)]'
+	@echo 'make install-dkms the sources of the module for dkms'
 	@echo 'make clean        remove build/ (downloads stay in the cache directory)'
 
 # ---- what is built ---------------------------------------------------------
@@ -39,7 +44,8 @@ deps:
 # The sources are linked into one directory per kernel, so that builds for
 # several kernels stand side by side. EXTRA reaches Kbuild (W=1, C=2, ...).
 kdir	= $(build)/kmod-$(K)
-kbuild	= $(MAKE) -C "$$(vm/kernel $(K))/build" M=$(kdir) CONFIG_DEBUG_INFO_BTF_MODULES= $(EXTRA)
+headers	= "$$(vm/kernel $(K))/build"
+kbuild	= $(MAKE) -C $(headers) M=$(kdir) CONFIG_DEBUG_INFO_BTF_MODULES= $(EXTRA)
 
 modules:
 	@mkdir -p $(kdir)/kmod
@@ -74,7 +80,7 @@ built: helper tests unit
 	done
 
 check: deps
-	+@$(MAKE) -s built
+	+@$(MAKE) -s built $(if $(kernels),K=$(kernels))
 	@tests/run $(if $(kernels),-k "$(kernels)") $(if $(T),-t '$(T)')
 
 check-all: deps
@@ -83,22 +89,66 @@ check-all: deps
 
 # A shell in a VM, this tree installed in it.
 vm: deps
-	+@$(MAKE) -s helper modules
+	+@$(MAKE) -s helper modules K=$(K)
 	@vm/run -k $(K) -I
+
+# ---- sources -----------------------------------------------------------------
+
+.PHONY: lint format
+lint: deps
+	@.ci/lint
+
+format:
+	@.ci/lint format
 
 # ---- install ---------------------------------------------------------------
 
-.PHONY: install install-programs
+.PHONY: install install-programs install-module install-dkms
+sbindir		= $(prefix)/sbin
+bindir		= $(prefix)/bin
+mandir		= $(prefix)/share/man
+unitdir		= $(prefix)/lib/systemd/system
+completiondir	= $(prefix)/share/bash-completion/completions
+version		= $(shell sed -n 's/.*WFS_VERSION "\(.*\)"/\1/p' helper/version.h)
+INSTALL		= install -D -m 644
 
-# Programs, man pages and unit; mount(8) looks for helpers in /sbin only.
+# For the kernel that runs, or KREL. Its headers must be there.
+KREL	?= $(shell uname -r)
+install: helper install-programs install-module
+	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
+
+# Programs, man pages, unit and completion; mount(8) looks for helpers in /sbin only.
 install-programs:
-	@install -D -m 755 -t $(DESTDIR)$(prefix)/sbin $(build)/helper/wfsd
-	@for f in wfs mount.wfs; do \
-		[ ! -e $(build)/helper/$$f ] || case $$f in \
-		wfs)	   install -D -m 755 -t $(DESTDIR)$(prefix)/bin $(build)/helper/$$f ;; \
-		mount.wfs) install -D -m 755 -t $(DESTDIR)/usr/sbin $(build)/helper/$$f ;; \
-		esac; \
+	@install -D -m 755 -t $(DESTDIR)$(sbindir) $(build)/helper/wfsd
+	@install -D -m 755 -t $(DESTDIR)$(bindir) $(build)/helper/wfs
+	@install -D -m 755 -t $(DESTDIR)/usr/sbin $(build)/helper/mount.wfs
+	@for page in Documentation/man/*.[1-8]; do \
+		$(INSTALL) -t $(DESTDIR)$(mandir)/man$${page##*.} $$page || exit; \
 	done
+	@$(INSTALL) packaging/wfsd.service $(DESTDIR)$(unitdir)/wfsd.service
+	@sed -i 's|/usr/sbin/wfsd|$(sbindir)/wfsd|' $(DESTDIR)$(unitdir)/wfsd.service
+	@for f in wfs wfsd; do \
+		[ ! -e packaging/bash-completion/$$f ] || \
+		$(INSTALL) packaging/bash-completion/$$f $(DESTDIR)$(completiondir)/$$f || exit; \
+	done
+	@if [ -e packaging/wfsd.conf ] && [ ! -e $(DESTDIR)/etc/wfs/wfsd.conf ]; then \
+		$(INSTALL) -m 600 packaging/wfsd.conf $(DESTDIR)/etc/wfs/wfsd.conf; \
+	fi
+
+# The module is signed or not as the kernel's own rules for modules from outside want it.
+install-module:
+	+@$(MAKE) modules kdir=$(build)/kmod-host-$(KREL) headers=/lib/modules/$(KREL)/build
+	@$(INSTALL) -t $(DESTDIR)/lib/modules/$(KREL)/extra $(build)/kmod-host-$(KREL)/kmod/wfs.ko
+	@[ -n "$(DESTDIR)" ] || depmod $(KREL)
+
+# The sources where dkms(8) looks for them: dkms install wfs/VERSION builds the module,
+# again for each kernel that comes.
+install-dkms:
+	@for file in dkms.conf Kbuild kmod/* uapi/*; do \
+		$(INSTALL) $$file $(DESTDIR)/usr/src/wfs-$(version)/$$file || exit; \
+	done
+	@sed -i 's/^PACKAGE_VERSION=.*/PACKAGE_VERSION="$(version)"/' \
+		$(DESTDIR)/usr/src/wfs-$(version)/dkms.conf
 
 # ---- clean -----------------------------------------------------------------
 
