@@ -283,7 +283,7 @@ void requests_mount(struct kernel *kernel, struct wfs_request *request)
 	r = mount_create(kernel, request->mount, strings[0], strings[1], &mount, msg, sizeof(msg));
 	if (r) {
 		refuse(kernel, request, strings[0], r, *msg ? msg : strerror(-r),
-		       *msg ? "" : advice(r));
+		       r == -EINVAL ? "" : advice(r));
 		return;
 	}
 	if (request->flags & WFS_REQ_F_RESUME) {
