@@ -66,6 +66,13 @@ tests:
 unit:
 	+@$(MAKE) -C helper O=$(build)/helper-san SANITIZE=address,undefined unit
 
+# ---- demo ------------------------------------------------------------------
+
+.PHONY: demo
+demo: deps
+	+@$(MAKE) -s helper modules K=6.12
+	@vm/demo
+
 # ---- tests -----------------------------------------------------------------
 
 .PHONY: check check-all built vm
