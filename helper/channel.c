@@ -16,7 +16,7 @@
 #define LOG_AREA "channel"
 #include "log.h"
 
-#define SLOTS 4
+#define SLOTS	   4
 #define FETCH_MOST 32
 /* Room for the requests of one WFS_IOC_FETCH. */
 #define FETCH_BYTES (4 * WFS_SLOT_SIZE)
@@ -29,8 +29,8 @@
 struct slot {
 	struct channel_cmd fetch;
 	struct loop_timer pause;
-	uint64_t committed;		/* request that COMMIT_FETCH answered, or 0 */
-	void *cell;			/* payload of that commit */
+	uint64_t committed; /* request that COMMIT_FETCH answered, or 0 */
+	void *cell;	    /* payload of that commit */
 	bool parked;
 	uint16_t index;
 };
@@ -41,26 +41,26 @@ struct commit {
 	struct commit *next;
 	void *payload;
 	size_t len;
-	channel_after_fn after;		/* or NULL */
+	channel_after_fn after; /* or NULL */
 	void *arg;
-	char copy[];			/* while there is no buffer */
+	char copy[]; /* while there is no buffer */
 };
 
 struct channel {
 	struct session *session;
 	struct loop *loop;
 	int fd;
-	const char *slots;		/* read-only mapping */
+	const char *slots; /* read-only mapping */
 	struct slot slot[SLOTS];
-	struct slot *merge;		/* its requests are being handled: may take a commit along */
-	unsigned int under_way;		/* commands on the ring */
+	struct slot *merge;	/* its requests are being handled: may take a commit along */
+	unsigned int under_way; /* commands on the ring */
 	bool over;
 	struct commit *waiting, **waiting_end;
 	struct loop_timer waiting_timer;
 	/* The ioctl transport. */
 	pthread_t thread;
 	bool thread_runs;
-	char *fetched;			/* owned by the thread, by the loop after the post */
+	char *fetched; /* owned by the thread, by the loop after the post */
 	int count;
 	struct loop_task task;
 	sem_t handled;
@@ -227,7 +227,8 @@ static void commits_resume(struct channel *channel)
 		commit->payload = payload_get(channel->session->payloads, commit->len);
 		if (!commit->payload) {
 			if (!channel->over)
-				loop_timer_start(channel->loop, &channel->waiting_timer, PAYLOAD_PAUSE_MS);
+				loop_timer_start(channel->loop, &channel->waiting_timer,
+						 PAYLOAD_PAUSE_MS);
 			return;
 		}
 		channel->waiting = commit->next;
@@ -267,8 +268,8 @@ static bool commit_merge(struct channel *channel, const struct wfs_cmd *cmd, con
 	return true;
 }
 
-void channel_commit(struct session *session, uint64_t id, int status, int fd,
-		    const void *payload, size_t len)
+void channel_commit(struct session *session, uint64_t id, int status, int fd, const void *payload,
+		    size_t len)
 {
 	channel_commit_then(session, id, status, fd, payload, len, NULL, NULL);
 }
@@ -524,8 +525,8 @@ static int attach(struct channel *channel, char *msg, size_t msg_size)
 	return 0;
 }
 
-int channel_create(struct session *session, unsigned int worker, struct loop *loop,
-		   char *msg, size_t msg_size)
+int channel_create(struct session *session, unsigned int worker, struct loop *loop, char *msg,
+		   size_t msg_size)
 {
 	struct channel *channel;
 	int r;

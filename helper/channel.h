@@ -25,14 +25,14 @@ struct core;
 /* What the workers' channels share: the session. Owned by kernel.c. */
 struct session {
 	struct core *core;
-	int fd;				/* that said hello */
+	int fd; /* that said hello */
 	uint64_t id;
 	uint64_t features;
-	bool ioctl;			/* the transport */
-	const char *base;		/* of the registered memory */
+	bool ioctl;	  /* the transport */
+	const char *base; /* of the registered memory */
 	size_t len;
 	struct payloads *payloads;
-	struct channel *channels[CHANNELS_MAX];	/* one a worker; set before its loop runs */
+	struct channel *channels[CHANNELS_MAX]; /* one a worker; set before its loop runs */
 	/*
 	 * A request with its strings, each ended by NUL. Owned by the handler, to be
 	 * freed. On the worker's thread.
@@ -46,8 +46,8 @@ struct session {
  * Joins the session: descriptor, mapping of slots. Starts to fetch. The device
  * descriptor stays open until channel_destroy().
  */
-int channel_create(struct session *session, unsigned int worker, struct loop *loop,
-		   char *msg, size_t msg_size);
+int channel_create(struct session *session, unsigned int worker, struct loop *loop, char *msg,
+		   size_t msg_size);
 /* On the channel's thread, the session being over: is no command of it under way? */
 bool channel_idle(const struct channel *channel);
 struct loop *channel_loop(const struct channel *channel);
@@ -62,7 +62,7 @@ void channel_destroy(struct channel *channel);
 struct channel_cmd {
 	struct loop_op op;
 	struct channel *channel;
-	struct wfs_cmd cmd;		/* session is filled in */
+	struct wfs_cmd cmd; /* session is filled in */
 	void (*done)(struct channel_cmd *cmd, int res);
 };
 void channel_send(struct session *session, struct channel_cmd *cmd);
@@ -77,8 +77,8 @@ int channel_call_with(struct session *session, const struct wfs_cmd *cmd, const 
  * Answers a request: status 0 or -errno, fd a descriptor or -1, payload copied. On a
  * worker's thread.
  */
-void channel_commit(struct session *session, uint64_t id, int status, int fd,
-		    const void *payload, size_t len);
+void channel_commit(struct session *session, uint64_t id, int status, int fd, const void *payload,
+		    size_t len);
 /* The same; after() is told the kernel's result, perhaps from inside the call. */
 typedef void (*channel_after_fn)(void *arg, int res);
 void channel_commit_then(struct session *session, uint64_t id, int status, int fd,

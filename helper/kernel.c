@@ -17,7 +17,7 @@
 #include "log.h"
 
 /* Longest wait for the channel's commands to come back after DETACH. */
-#define DETACH_S 5
+#define DETACH_S       5
 #define DETACH_POLL_MS 5
 
 static void session_ended(struct session *session)
@@ -78,7 +78,7 @@ static int hello(struct kernel *kernel, char *msg, size_t msg_size)
 				 "another wfsd serves the kernel: stop it first, or start this one with --takeover");
 		else if (r == -EPROTO)
 			snprintf(msg, msg_size,
-				 "the kernel module speaks another protocol than this daemon (%u): install both from the same release",
+				 "the kernel module speaks another protocol than this daemon (%d): install both from the same release",
 				 WFS_PROTOCOL);
 		else
 			snprintf(msg, msg_size, "the kernel module refuses this daemon: %s",
@@ -115,8 +115,8 @@ static int buffers_register(struct kernel *kernel, char *msg, size_t msg_size)
 	return r;
 }
 
-int kernel_create(struct core *core, const struct kernel_settings *settings,
-		  struct kernel **ret, char *msg, size_t msg_size)
+int kernel_create(struct core *core, const struct kernel_settings *settings, struct kernel **ret,
+		  char *msg, size_t msg_size)
 {
 	struct kernel *kernel = calloc(1, sizeof(*kernel));
 	int r;
@@ -343,7 +343,7 @@ void kernel_counters(const struct kernel *kernel, struct kernel_counters *ret)
 		for (before = kernel->mounts; before->names != mount->names; before = before->next)
 			;
 		if (before != mount)
-			continue;	/* shared, counted already */
+			continue; /* shared, counted already */
 		names_counters(mount->names, &names);
 		sum.stale_names += names.stale;
 	}

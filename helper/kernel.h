@@ -36,8 +36,8 @@ struct kernel_settings {
 };
 
 /* On failure returns -errno with a sentence in msg. */
-int kernel_create(struct core *core, const struct kernel_settings *settings,
-		  struct kernel **ret, char *msg, size_t msg_size);
+int kernel_create(struct core *core, const struct kernel_settings *settings, struct kernel **ret,
+		  char *msg, size_t msg_size);
 /* For core_start(); kernel is the struct kernel. On the worker's thread or before it runs. */
 int kernel_worker(struct core *core, unsigned int worker, struct loop *loop, void *kernel);
 /*
@@ -56,7 +56,7 @@ const char *kernel_transport(const struct kernel *kernel);
 struct kernel_mount {
 	uint64_t id;
 	const char *source;
-	const char *options;	/* "key=value" lines */
+	const char *options; /* "key=value" lines */
 };
 /* Calls fn for every mount, with a lock held: fn may not call back. Any thread. */
 void kernel_each_mount(struct kernel *kernel,
@@ -67,18 +67,17 @@ void kernel_each_mount(struct kernel *kernel,
  * or of all mounts where source is NULL too) are asked of the origin again. Returns
  * the number of mounts it concerned. Any thread.
  */
-int kernel_invalidate(struct kernel *kernel, uint64_t mount, const char *source,
-		      const char *path);
+int kernel_invalidate(struct kernel *kernel, uint64_t mount, const char *source, const char *path);
 
 /* Counters for metrics, read by any thread. */
 struct kernel_counters {
-	uint64_t requests[16];		/* by enum wfs_opcode */
-	uint64_t errors[16];		/* answered with an error other than ENOENT, likewise */
-	uint64_t late;			/* answers that nobody waited for any more */
-	uint64_t refused;		/* answers that the kernel refused as malformed */
+	uint64_t requests[16]; /* by enum wfs_opcode */
+	uint64_t errors[16];   /* answered with an error other than ENOENT, likewise */
+	uint64_t late;	       /* answers that nobody waited for any more */
+	uint64_t refused;      /* answers that the kernel refused as malformed */
 	uint64_t delivers, deliver_bytes;
-	uint64_t stale_names;		/* names answered past their age, the origin being away */
-	uint64_t mounts, nodes;		/* now */
+	uint64_t stale_names;	/* names answered past their age, the origin being away */
+	uint64_t mounts, nodes; /* now */
 };
 void kernel_counters(const struct kernel *kernel, struct kernel_counters *ret);
 

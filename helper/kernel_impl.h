@@ -12,7 +12,7 @@
 #include "origin.h"
 
 #define NODE_BUCKETS 4096
-#define OPCODES 16
+#define OPCODES	     16
 
 struct names;
 struct names_terms;
@@ -23,8 +23,8 @@ struct mount {
 	uint64_t id;
 	char *source, *options;
 	struct origin *origin;
-	struct names *names;		/* shared by mounts of one origin */
-	uint64_t negative_ttl_ms, timeout_ms, name_timeout_ms;	/* 0: for ever */
+	struct names *names;				       /* shared by mounts of one origin */
+	uint64_t negative_ttl_ms, timeout_ms, name_timeout_ms; /* 0: for ever */
 	bool stale;
 	struct mount *next;
 };
@@ -45,11 +45,11 @@ struct node {
 };
 
 struct kernel {
-	struct session session;		/* first: handlers get a pointer to it */
+	struct session session; /* first: handlers get a pointer to it */
 	struct core *core;
 	struct kernel_settings settings;
 	atomic_bool ended, detaching;
-	pthread_mutex_t lock;		/* for the tables */
+	pthread_mutex_t lock; /* for the tables */
 	struct mount *mounts;
 	struct node *nodes[NODE_BUCKETS];
 	uint64_t mount_count, node_count;

@@ -17,17 +17,17 @@ struct item {
 	uint32_t mtime_nsec;
 	uint32_t flags;
 	uint32_t mode;
-	bool hidden;			/* another entry of the same name counts */
+	bool hidden; /* another entry of the same name counts */
 	uint8_t name_len, version_len;
-	char text[];			/* name, NUL, version, NUL */
+	char text[]; /* name, NUL, version, NUL */
 };
 
 struct page {
-	char *token;			/* NULL: the first page */
-	struct item **items;		/* sorted; NULL: dropped */
-	char *memory;			/* that the items lie in */
+	char *token;	     /* NULL: the first page */
+	struct item **items; /* sorted; NULL: dropped */
+	char *memory;	     /* that the items lie in */
 	size_t count, bytes;
-	char *first;			/* name of the first item; only page 0 may have none */
+	char *first; /* name of the first item; only page 0 may have none */
 	bool first_dir;
 	uint64_t used;
 };
@@ -35,7 +35,7 @@ struct page {
 struct listing {
 	struct page *pages;
 	size_t count;
-	char *next;			/* token of the page to come */
+	char *next; /* token of the page to come */
 	bool complete, ordered, served;
 	size_t bytes;
 	uint64_t clock;

@@ -44,9 +44,9 @@ bool listing_drop(struct listing *listing);
 bool listing_find(struct listing *listing, const char *name, struct origin_attr *ret);
 
 enum listing_walk {
-	LISTING_EOF,	/* nothing follows what was emitted */
-	LISTING_MORE,	/* at least one was emitted, others follow */
-	LISTING_NEED,	/* *ret_page must be there first */
+	LISTING_EOF,  /* nothing follows what was emitted */
+	LISTING_MORE, /* at least one was emitted, others follow */
+	LISTING_NEED, /* *ret_page must be there first */
 };
 /* Emits what follows the name after ("" from the start) until emit() says false. */
 enum listing_walk listing_walk(struct listing *listing, const char *after,

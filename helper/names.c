@@ -88,8 +88,7 @@ static size_t record_hash(enum record_kind kind, const char *path)
 
 struct record *record_find(struct names *names, enum record_kind kind, const char *path)
 {
-	struct record *record =
-		names->buckets[record_hash(kind, path) & (names->bucket_count - 1)];
+	struct record *record = names->buckets[record_hash(kind, path) & (names->bucket_count - 1)];
 
 	while (record && (record->kind != kind || strcmp(record->path, path)))
 		record = record->next;
@@ -110,7 +109,7 @@ static void table_grow(struct names *names)
 	struct record **buckets = calloc(count, sizeof(*buckets));
 
 	if (!buckets)
-		return;		/* longer chains, nothing worse */
+		return; /* longer chains, nothing worse */
 	for (size_t i = 0; i < names->bucket_count; i++) {
 		struct record *record, *next;
 
@@ -617,11 +616,12 @@ void names_answer_list(struct names *names, struct call *call, const struct orig
 	while (!r && listing_bytes(listing) > names->limit / 2 && listing_drop(listing))
 		;
 	if (!r && !listing_complete(listing) && listing_bytes(listing) > names->limit)
-		r = -ENOMEM;	/* in no order and too large */
+		r = -ENOMEM; /* in no order and too large */
 	if (r) {
 		struct origin_result failed = {
 			.error = r,
-			.message = "the directory is too large to be listed in the memory for names",
+			.message =
+				"the directory is too large to be listed in the memory for names",
 		};
 
 		pthread_mutex_unlock(&names->lock);
@@ -634,7 +634,7 @@ void names_answer_list(struct names *names, struct call *call, const struct orig
 	}
 	served = parts_served(record, &page, &need);
 	if (!need && !listing_complete(listing) && listing_bytes(listing) < names->limit / 2) {
-		need = true;	/* somebody began to list: go on to the end */
+		need = true; /* somebody began to list: go on to the end */
 		page = listing_pages(listing);
 	}
 	if (!record->removed)

@@ -31,11 +31,11 @@ void names_unref(struct names *names);
 
 /* How old an answer may be and how long it may take, in milliseconds. */
 struct names_terms {
-	uint64_t max_age_ms;		/* 0: ask; NAMES_FOREVER: any age */
-	uint64_t max_absent_ms;		/* the same for "there is nothing" */
-	uint64_t budget_ms;		/* attempts are made for so long */
-	bool stale;			/* an older answer rather than none, the origin being away */
-	bool hasty;			/* whoever asks has an older answer: say soon that the origin is away */
+	uint64_t max_age_ms;	/* 0: ask; NAMES_FOREVER: any age */
+	uint64_t max_absent_ms; /* the same for "there is nothing" */
+	uint64_t budget_ms;	/* attempts are made for so long */
+	bool stale;		/* an older answer rather than none, the origin being away */
+	bool hasty; /* whoever asks has an older answer: say soon that the origin is away */
 };
 
 /*
@@ -67,11 +67,11 @@ int names_readlink(struct names *names, const char *path, const struct names_ter
  * was given.
  */
 struct names_part {
-	const char *path, *after;	/* after "": from the start */
+	const char *path, *after; /* after "": from the start */
 	struct names_terms terms;
 	bool (*emit)(struct names_part *part, const char *name, size_t len, mode_t type);
 	void (*done)(struct names_part *part, int error, const char *message, bool eof);
-	struct names_part *next;	/* these are ours */
+	struct names_part *next; /* these are ours */
 	bool eof;
 };
 /* 0: done() will be called, perhaps from inside; else -errno. */
@@ -84,10 +84,10 @@ void names_invalidate(struct names *names, const char *path);
 void names_cancel(struct names *names);
 
 struct names_counters {
-	uint64_t hits, misses;		/* answered from memory, asked of the origin */
-	uint64_t stale;			/* answered past the age asked for, the origin being away */
-	uint64_t skipped;		/* keys that cannot be a path, as listings reported them */
-	uint64_t bytes;			/* memory in use */
+	uint64_t hits, misses; /* answered from memory, asked of the origin */
+	uint64_t stale;	       /* answered past the age asked for, the origin being away */
+	uint64_t skipped;      /* keys that cannot be a path, as listings reported them */
+	uint64_t bytes;	       /* memory in use */
 };
 void names_counters(struct names *names, struct names_counters *ret);
 

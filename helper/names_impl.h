@@ -15,15 +15,15 @@
 enum record_kind { RECORD_ATTR, RECORD_LISTING };
 
 struct record {
-	struct record *next;			/* in its bucket */
-	struct record *newer, *older;		/* by last use; a ring through names->lru */
+	struct record *next;	      /* in its bucket */
+	struct record *newer, *older; /* by last use; a ring through names->lru */
 	enum record_kind kind;
-	uint64_t stamp_ns;			/* when the origin said so */
+	uint64_t stamp_ns; /* when the origin said so */
 	size_t bytes;
-	struct call *call;			/* that extends the listing; keeps the record alive */
-	bool removed;				/* no longer in the table */
+	struct call *call; /* that extends the listing; keeps the record alive */
+	bool removed;	   /* no longer in the table */
 	/* RECORD_ATTR */
-	int error;				/* 0 or -ENOENT */
+	int error; /* 0 or -ENOENT */
 	mode_t mode;
 	uint32_t flags, mtime_nsec;
 	uint64_t size;
@@ -31,9 +31,9 @@ struct record {
 	char *version;
 	/* RECORD_LISTING */
 	struct listing *listing;
-	struct listing *old;			/* complete, until the new one is */
+	struct listing *old; /* complete, until the new one is */
 	uint64_t old_stamp_ns;
-	struct names_part *parts;		/* that wait for pages */
+	struct names_part *parts; /* that wait for pages */
 	char path[];
 };
 
@@ -49,19 +49,19 @@ struct waiter {
 
 /* One question to the origin with its further attempts. Lives on one loop. */
 struct call {
-	struct call *prev, *next;		/* names->calls */
+	struct call *prev, *next; /* names->calls */
 	struct names *names;
 	enum call_kind kind;
 	struct loop *loop;
-	uint64_t generation;			/* of names, when it was asked */
+	uint64_t generation; /* of names, when it was asked */
 	uint64_t budget_ms;
 	struct retry retry;
 	struct loop_timer timer;
-	struct origin_call *under_way;		/* the loop's thread only */
-	int refused;				/* the origin did not even take it */
+	struct origin_call *under_way; /* the loop's thread only */
+	int refused;		       /* the origin did not even take it */
 	struct waiter *waiters;
-	struct record *record;			/* CALL_LIST */
-	size_t page;				/* CALL_LIST: which one is asked for */
+	struct record *record; /* CALL_LIST */
+	size_t page;	       /* CALL_LIST: which one is asked for */
 	char path[];
 };
 
@@ -69,13 +69,13 @@ struct names {
 	atomic_uint refs;
 	struct origin *origin;
 	size_t limit;
-	pthread_mutex_t lock;			/* for all that follows */
+	pthread_mutex_t lock; /* for all that follows */
 	struct record **buckets;
 	size_t bucket_count, record_count;
-	struct record lru;			/* newer: the latest; older: the oldest */
+	struct record lru; /* newer: the latest; older: the oldest */
 	size_t bytes;
-	uint64_t generation;			/* what was asked before is not kept */
-	uint64_t away_ns;			/* when attempts ended in vain, 0: they did not */
+	uint64_t generation; /* what was asked before is not kept */
+	uint64_t away_ns;    /* when attempts ended in vain, 0: they did not */
 	struct call *calls;
 	struct names_counters counters;
 };

@@ -13,16 +13,16 @@
 #include "core.h"
 
 #define CELLS_PER_REPLY (WFS_REPLY_MAX / PAYLOAD_CELL)
-#define REPLIES_MAX 4
+#define REPLIES_MAX	4
 
 struct payloads {
 	struct core *core;
-	pthread_mutex_t lock;		/* for the free cells */
-	void *replies[REPLIES_MAX];	/* cut into cells */
+	pthread_mutex_t lock;	    /* for the free cells */
+	void *replies[REPLIES_MAX]; /* cut into cells */
 	unsigned int reply_count;
 	void *cells[REPLIES_MAX * CELLS_PER_REPLY];
 	unsigned int free;
-	pthread_mutex_t held_lock;	/* owns the held cell */
+	pthread_mutex_t held_lock; /* owns the held cell */
 	void *held;
 };
 

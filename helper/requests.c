@@ -10,16 +10,11 @@
 #include "log.h"
 
 static const char *const names[OPCODES] = {
-	[WFS_REQ_MOUNT] = "mount",
-	[WFS_REQ_UNMOUNT] = "unmount",
-	[WFS_REQ_LOOKUP] = "lookup",
-	[WFS_REQ_GETATTR] = "getattr",
-	[WFS_REQ_READDIR] = "readdir",
-	[WFS_REQ_READLINK] = "readlink",
-	[WFS_REQ_OPEN] = "open",
-	[WFS_REQ_MAP] = "map",
-	[WFS_REQ_FILL] = "fill",
-	[WFS_REQ_FORGET] = "forget",
+	[WFS_REQ_MOUNT] = "mount",     [WFS_REQ_UNMOUNT] = "unmount",
+	[WFS_REQ_LOOKUP] = "lookup",   [WFS_REQ_GETATTR] = "getattr",
+	[WFS_REQ_READDIR] = "readdir", [WFS_REQ_READLINK] = "readlink",
+	[WFS_REQ_OPEN] = "open",       [WFS_REQ_MAP] = "map",
+	[WFS_REQ_FILL] = "fill",       [WFS_REQ_FORGET] = "forget",
 	[WFS_REQ_RESUMED] = "resumed",
 };
 
@@ -71,7 +66,8 @@ void request_reply(struct kernel *kernel, struct wfs_request *request, int statu
 		status = request_errno(status);
 		log_debug("request %llu: %s: %s", (unsigned long long)request->id,
 			  request->opcode < OPCODES && names[request->opcode] ?
-				  names[request->opcode] : "unknown",
+				  names[request->opcode] :
+				  "unknown",
 			  status ? strerror(-status) : "answered");
 		if (status && status != -ENOENT && request->opcode < OPCODES)
 			kernel->errors[request->opcode]++;
@@ -115,8 +111,8 @@ void requests_handle(struct session *session, struct wfs_request *request)
 		kernel->requests[request->opcode]++;
 	log_debug("request %llu: %s, mount %llu, node %llu, block %llu, units %u+%u",
 		  (unsigned long long)request->id,
-		  request->opcode < OPCODES && names[request->opcode] ?
-			  names[request->opcode] : "unknown",
+		  request->opcode < OPCODES && names[request->opcode] ? names[request->opcode] :
+									"unknown",
 		  (unsigned long long)request->mount, (unsigned long long)request->node,
 		  (unsigned long long)request->block, request->unit, request->units);
 	switch (request->opcode) {

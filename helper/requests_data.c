@@ -16,7 +16,7 @@ struct opening {
 	struct kernel *kernel;
 	struct wfs_request *request;
 	struct mount *mount;
-	const char *path, *version;	/* in the request */
+	const char *path, *version; /* in the request */
 };
 
 /*
@@ -198,7 +198,7 @@ struct fill {
 	struct node *node;
 	atomic_uint pending;
 	_Atomic int error;
-	atomic_bool unwanted;		/* the kernel said so: no more delivers */
+	atomic_bool unwanted; /* the kernel said so: no more delivers */
 };
 
 struct deliver {
@@ -284,8 +284,8 @@ static void fill_done(struct fetch_want *want, int error, const char *message)
 		atomic_store(&fill->error, error);
 		if (error != -ECANCELED)
 			log_warn("request %llu: %s, block %llu: %s",
-				 (unsigned long long)fill->request->id,
-				 object_path(want->object), (unsigned long long)want->block,
+				 (unsigned long long)fill->request->id, object_path(want->object),
+				 (unsigned long long)want->block,
 				 message ? message : strerror(-error));
 	}
 	fill_put(fill);

@@ -145,8 +145,8 @@ static int names_of(struct kernel *kernel, struct origin *origin, struct names *
 	return names_create(origin, 0, ret);
 }
 
-static int mount_create(struct kernel *kernel, uint64_t id, const char *source,
-			const char *options, struct mount **ret, char *msg, size_t msg_size)
+static int mount_create(struct kernel *kernel, uint64_t id, const char *source, const char *options,
+			struct mount **ret, char *msg, size_t msg_size)
 {
 	struct mount *mount = calloc(1, sizeof(*mount));
 	const char *stale;
@@ -240,7 +240,8 @@ static void root_known(void *arg, int error, const char *message, const struct o
 	} else if (!S_ISDIR(attr->mode)) {
 		const char *slash = strrchr(mount->source, '/');
 
-		snprintf(what, sizeof(what), "it is a single object, not a directory; mount %.*s and open the file below it",
+		snprintf(what, sizeof(what),
+			 "it is a single object, not a directory; mount %.*s and open the file below it",
 			 slash ? (int)(slash - mount->source) + 1 : 0, mount->source);
 		refuse(kernel, mounting->request, mount->source, -ENOTDIR, what, "");
 	} else {

@@ -19,10 +19,10 @@
 #include <wfs.h>
 
 struct chan {
-	int fd;			/* said hello */
-	int wfd;		/* attached: slots, ring */
+	int fd;	 /* said hello */
+	int wfd; /* attached: slots, ring */
 	uint64_t session;
-	char *memory;		/* registered */
+	char *memory; /* registered */
 	size_t memory_len;
 	const char *slots;
 	unsigned int slot_count;

@@ -27,12 +27,12 @@
 #include "standin.h"
 #include "standin_fault.h"
 
-#define MEMORY (8u << 20)
-#define DATA (1u << 20)		/* where object bytes lie in it; replies before */
-#define SLOTS 2
-#define FETCH_MOST 8
-#define TAG_SYNC 1
-#define TAG_SLOT 1000
+#define MEMORY	    (8u << 20)
+#define DATA	    (1u << 20) /* where object bytes lie in it; replies before */
+#define SLOTS	    2
+#define FETCH_MOST  8
+#define TAG_SYNC    1
+#define TAG_SLOT    1000
 #define PENDING_MAX 16
 
 struct node {
@@ -41,7 +41,7 @@ struct node {
 	struct file *file;
 	uint32_t block_shift;
 	int fd;
-	uint8_t *stored;	/* a byte a block */
+	uint8_t *stored; /* a byte a block */
 };
 
 static struct script script = { .store = false };
@@ -246,8 +246,8 @@ static void reply_readdir(struct reply *reply, const char *dir, const char *afte
 	reply->len = sizeof(*head);
 	for (struct file *file = script.files; in && file && n < 100000; file = file->next)
 		if (!file->gone && strlen(file->path) > prefix &&
-		    (!prefix || (!strncmp(file->path, dir, prefix - 1) &&
-				 file->path[prefix - 1] == '/')) &&
+		    (!prefix ||
+		     (!strncmp(file->path, dir, prefix - 1) && file->path[prefix - 1] == '/')) &&
 		    !strchr(file->path + prefix, '/'))
 			in[n++] = file;
 	qsort(in, n, sizeof(*in), by_name);
@@ -265,7 +265,9 @@ static void reply_readdir(struct reply *reply, const char *dir, const char *afte
 		}
 		memset(dirent, 0, reclen);
 		dirent->reclen = (uint16_t)reclen;
-		dirent->type = S_ISDIR(in[i]->mode) ? DT_DIR : S_ISLNK(in[i]->mode) ? DT_LNK : DT_REG;
+		dirent->type = S_ISDIR(in[i]->mode) ? DT_DIR :
+			       S_ISLNK(in[i]->mode) ? DT_LNK :
+						      DT_REG;
 		dirent->namelen = (uint8_t)len;
 		memcpy(dirent->name, name, len);
 		reply->len += reclen;
@@ -440,8 +442,9 @@ static void build(struct reply *reply, const struct wfs_request *request, const 
 static void handle(const struct wfs_request *request)
 {
 	const char *name = request->opcode < sizeof(request_names) / sizeof(*request_names) &&
-			   request_names[request->opcode] ?
-			   request_names[request->opcode] : "unknown";
+					   request_names[request->opcode] ?
+				   request_names[request->opcode] :
+				   "unknown";
 	const char *a = request->payload_len ? (const char *)request->payload : "";
 	const char *b = request->payload_len ? a + strlen(a) + 1 : "";
 	struct node *node = node_of(request->node);

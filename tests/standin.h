@@ -14,9 +14,9 @@ struct file {
 	char *path;
 	mode_t mode;
 	uint64_t size;
-	char *version;		/* or the target of a link */
+	char *version; /* or the target of a link */
 	bool weak;
-	bool gone;		/* superseded or removed: known by node only */
+	bool gone; /* superseded or removed: known by node only */
 };
 
 /* What to do wrong, to which request. */
@@ -24,14 +24,14 @@ struct fault {
 	struct fault *next;
 	char *request, *action, *arg, *path;
 	unsigned long skip, times;
-	bool final;		/* no right answer after the wrong one */
+	bool final; /* no right answer after the wrong one */
 };
 
 struct script {
 	struct file *files;
 	struct fault *faults;
-	char *cache;		/* directory of cache files, NULL: none */
-	bool store;		/* tell blocks as stored */
+	char *cache; /* directory of cache files, NULL: none */
+	bool store;  /* tell blocks as stored */
 	bool verbose;
 };
 

@@ -55,7 +55,7 @@ tell() {
 # stop_standin: as the daemon would, by DETACH.
 stop_standin() {
 	[ -n "$standin_pid" ] || return 0
-	printf 'detach\n' >&"$standin_fd" 2>/dev/null
+	{ printf "detach\n" >&"$standin_fd"; } 2>/dev/null
 	soon 20 gone "$standin_pid" || kill -KILL "$standin_pid"
 	wait "$standin_pid" 2>/dev/null
 	exec {standin_fd}>&-

@@ -8,7 +8,7 @@
 
 struct reply {
 	int status, fd;
-	char *payload;		/* in the registered memory */
+	char *payload; /* in the registered memory */
 	size_t len;
 };
 

@@ -110,7 +110,7 @@ for how in "" -i; do
 		few && continue
 		: >"$standin_log"
 		tell "fault readdir $action path d" >/dev/null
-		is "$(ls /mnt/d | tr '\n' ' ')" "one two " "readdir, $action: the directory is listed"
+		is "$(cd /mnt/d && echo *)" "one two" "readdir, $action: the directory is listed"
 		is "$(fault_result readdir "${action%% *}")" $EINVAL "  after that was refused"
 	done <<-'CASES'
 	name ..

@@ -9,9 +9,9 @@
 #include "chan.h"
 #include "tap.h"
 
-#define MEMORY (4u << 20)
-#define SLOTS 4
-#define NOBODY 65534
+#define MEMORY	(4u << 20)
+#define SLOTS	4
+#define NOBODY	65534
 #define WAIT_MS 20000
 
 enum transport { BY_IOCTL, BY_URING };
@@ -111,7 +111,8 @@ static void before_hello(void)
 	is(chan_ioctl(fd, WFS_IOC_CMD, &cmd), -ENOTCONN, "CMD before HELLO");
 	is(chan_ioctl(fd, WFS_IOC_DETACH, NULL), -ENOTCONN, "DETACH before HELLO");
 	ok(mmap(NULL, WFS_SLOT_SIZE, PROT_READ, MAP_SHARED, fd, 0) == MAP_FAILED &&
-	   errno == ENOTCONN, "mmap before HELLO");
+		   errno == ENOTCONN,
+	   "mmap before HELLO");
 	close(fd);
 }
 
@@ -321,7 +322,7 @@ static void fetch_cases(void)
 	is(fetch_with(good), 1, "  after which the request is still there");
 	is(request->opcode, WFS_REQ_RESUMED, "  it is RESUMED");
 	ok(request->size == sizeof(*request) && request->session == chan.session &&
-	   !request->payload_len && !request->pad && !request->mount && !request->node,
+		   !request->payload_len && !request->pad && !request->mount && !request->node,
 	   "  and its record is as the header says");
 	id = request->id;
 	is(fetch_with(good), -EAGAIN, "FETCH without waiting, with nothing there");
@@ -358,11 +359,16 @@ static int send_cmd(enum transport transport, const struct wfs_cmd *cmd)
 }
 
 static const char *const op_names[] = {
-	[WFS_CMD_FETCH] = "FETCH",	   [WFS_CMD_COMMIT] = "COMMIT",
-	[WFS_CMD_COMMIT_FETCH] = "COMMIT_FETCH", [WFS_CMD_DELIVER] = "DELIVER",
-	[WFS_CMD_STORED] = "STORED",	   [WFS_CMD_DROPPED] = "DROPPED",
-	[WFS_CMD_EVICT] = "EVICT",	   [WFS_CMD_EVICTED] = "EVICTED",
-	[WFS_CMD_OFFER] = "OFFER",	   [WFS_CMD_INVALIDATE] = "INVALIDATE",
+	[WFS_CMD_FETCH] = "FETCH",
+	[WFS_CMD_COMMIT] = "COMMIT",
+	[WFS_CMD_COMMIT_FETCH] = "COMMIT_FETCH",
+	[WFS_CMD_DELIVER] = "DELIVER",
+	[WFS_CMD_STORED] = "STORED",
+	[WFS_CMD_DROPPED] = "DROPPED",
+	[WFS_CMD_EVICT] = "EVICT",
+	[WFS_CMD_EVICTED] = "EVICTED",
+	[WFS_CMD_OFFER] = "OFFER",
+	[WFS_CMD_INVALIDATE] = "INVALIDATE",
 };
 
 /* Which fields a command uses. */
@@ -405,12 +411,13 @@ static void unused_fields(enum transport transport, uint32_t op, const char *by)
 	const unsigned int fields = op_fields[op];
 	struct wfs_cmd cmd;
 
-#define UNUSED(field, set, what) \
-	do { \
-		cmd = op_good(op); \
-		cmd.set; \
-		if (!(fields & (field))) \
-			is(send_cmd(transport, &cmd), -EINVAL, "%s%s with %s", op_names[op], by, what); \
+#define UNUSED(field, set, what)                                                                 \
+	do {                                                                                     \
+		cmd = op_good(op);                                                               \
+		cmd.set;                                                                         \
+		if (!(fields & (field)))                                                         \
+			is(send_cmd(transport, &cmd), -EINVAL, "%s%s with %s", op_names[op], by, \
+			   what);                                                                \
 	} while (0)
 	UNUSED(0, flags = 1, "flags");
 	UNUSED(0, pad = 1, "padding");
@@ -438,7 +445,8 @@ static void payload_cases(enum transport transport, uint32_t op, const char *by)
 	   op_names[op], by);
 	cmd.buf = MEMORY - 8;
 	cmd.len = 16;
-	is(send_cmd(transport, &cmd), -EINVAL, "%s%s with a payload over their end", op_names[op], by);
+	is(send_cmd(transport, &cmd), -EINVAL, "%s%s with a payload over their end", op_names[op],
+	   by);
 	cmd.buf = ~7ULL;
 	is(send_cmd(transport, &cmd), -EINVAL, "%s%s with a payload that wraps around",
 	   op_names[op], by);
@@ -466,11 +474,13 @@ static void cmd_cases(enum transport transport)
 		is(send_cmd(transport, &cmd), -ESTALE, "%s%s for a session that is not yet",
 		   op_names[op], by);
 		cmd.session = chan.session - 1;
-		is(send_cmd(transport, &cmd), -ESTALE, "%s%s for a session that was", op_names[op], by);
+		is(send_cmd(transport, &cmd), -ESTALE, "%s%s for a session that was", op_names[op],
+		   by);
 		if (op_fields[op] & SLOT)
 			continue;
 		cmd = op_good(op);
-		is(send_cmd(transport, &cmd), -ENOENT, "%s%s that names nothing known", op_names[op], by);
+		is(send_cmd(transport, &cmd), -ENOENT, "%s%s that names nothing known",
+		   op_names[op], by);
 	}
 	cmd = chan_op(0, chan.session);
 	is(send_cmd(transport, &cmd), -EOPNOTSUPP, "command 0%s", by);

@@ -29,7 +29,7 @@ static const struct names_terms hour = {
 /* An origin that answers from arrays, a moment later. */
 struct fake {
 	struct origin origin;
-	unsigned int stats, lists;	/* calls */
+	unsigned int stats, lists; /* calls */
 	/* The next failures, then success. */
 	unsigned int failures;
 	int error;
@@ -60,7 +60,7 @@ static void fake_answer_list(struct fake_call *call, const struct origin_result 
 {
 	struct fake *f = call->fake;
 	struct origin_entry *entries = calloc(f->per_page + 1, sizeof(*entries));
-	char (*text)[300] = calloc(f->per_page + 1, sizeof(*text));
+	char(*text)[300] = calloc(f->per_page + 1, sizeof(*text));
 	char token[32];
 
 	assert_non_null(entries);
@@ -68,7 +68,8 @@ static void fake_answer_list(struct fake_call *call, const struct origin_result 
 	for (unsigned int i = 0; i < f->per_page; i++) {
 		entries[i].name = text[i];
 		entries[i].attr = (struct origin_attr){ .mode = S_IFREG, .size = i };
-		f->name_at(call->page * f->per_page + i, text[i], sizeof(text[i]), &entries[i].attr);
+		f->name_at(call->page * f->per_page + i, text[i], sizeof(text[i]),
+			   &entries[i].attr);
 	}
 	snprintf(token, sizeof(token), "%u", call->page + 1);
 	call->list(call->arg, result, entries, f->per_page,
@@ -79,7 +80,8 @@ static void fake_answer_list(struct fake_call *call, const struct origin_result 
 
 static void fake_expired(struct loop_timer *timer)
 {
-	struct fake_call *call = (struct fake_call *)((char *)timer - offsetof(struct fake_call, timer));
+	struct fake_call *call =
+		(struct fake_call *)((char *)timer - offsetof(struct fake_call, timer));
 	struct fake *f = call->fake;
 	struct origin_result result = { 0 };
 
@@ -122,8 +124,8 @@ static struct fake_call *fake_start(struct origin *origin, struct loop *on, void
 	return call;
 }
 
-static int fake_stat(struct origin *origin, struct loop *on, const char *path,
-		     origin_stat_fn done, void *arg, struct origin_call **ret_call)
+static int fake_stat(struct origin *origin, struct loop *on, const char *path, origin_stat_fn done,
+		     void *arg, struct origin_call **ret_call)
 {
 	(void)path;
 	((struct fake *)origin)->stats++;
@@ -666,7 +668,11 @@ static void cancelled(void **state)
 	assert_int_equal(answers.came, 3);
 	assert_int_equal(answers.error, -ECANCELED);
 	list.part = (struct names_part){
-		.path = "d", .after = "", .terms = hour, .emit = list_emit, .done = list_done_fn,
+		.path = "d",
+		.after = "",
+		.terms = hour,
+		.emit = list_emit,
+		.done = list_done_fn,
 	};
 	on_loop(list_and_cancel);
 	assert_int_equal(list.error, -ECANCELED);
