@@ -6,6 +6,26 @@
 #
 # Folios and blocks: folios over blocks in different states, a cached block that is
 # wrong, zeros behind the end, direct reads with checks switched off.
+#
+# States, orders and lifetimes, and where each is tested:
+#
+#	block states			lifetimes_01, uapi_03
+#	folio completion		lifetimes_01, fault_01, uapi_03
+#	sessions			lifetimes_02, cache_01, cache_02, uapi_04
+#	dispatch, parked commands	uapi_01, uapi_04
+#	mount				lifetimes_02
+#	names				lifetimes_03, names_*
+#	unmount				cache_03
+#	evicting a block		lifetimes_04
+#	cache files			lifetimes_02
+#	O_DIRECT			lifetimes_01, read_*
+#	the 64 KiB unit			lifetimes_01, read_02
+#	faults				mmap_*
+#	memory				lifetimes_04
+#	versions			names_02, s3_02, lifetimes_03
+#	the helper and its own mount	lifetimes_02
+#	control				lifetimes_02, names_02
+#	locks				the debug kernel
 . "$(dirname "$0")/lib.sh"
 . "$tests/data.sh"
 
