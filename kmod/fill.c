@@ -8,6 +8,8 @@
  * so that whoever joins later sees that they have gone by.
  */
 #include <linux/bitmap.h>
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 
 #include "internal.h"
@@ -187,10 +189,21 @@ static const struct wfs_req_ops fill_ops = {
 	.free = fill_free,
 };
 
+/* What is offered of the block later is charged to whoever asks for it now. */
+static void remember_memcg(struct wfs_node *node)
+{
+	struct mem_cgroup *old = node->memcg;
+
+	node->memcg = get_mem_cgroup_from_mm(current->mm);
+	mem_cgroup_put(old);
+}
+
 void wfs_fill_init(struct wfs_nreq *nreq, struct wfs_node *node, u64 block, u32 unit,
 		   u32 units, u32 why, u32 flags)
 {
 	lockdep_assert_held(&node->lock);
+	if (flags & WFS_REQ_F_WHOLE && why != WFS_WHY_PREFETCH)
+		remember_memcg(node);
 	wfs_req_init(&nreq->req, &fill_ops, WFS_REQ_FILL, node->wsb, node);
 	nreq->req.block = block;
 	nreq->req.unit = unit;
@@ -387,6 +400,7 @@ int wfs_evicted(struct wfs_session *ses, const struct wfs_cmd *cmd)
  */
 int wfs_offer(struct wfs_session *ses, const struct wfs_cmd *cmd)
 {
+	struct mem_cgroup *memcg = NULL, *old;
 	struct inode *inode = NULL;
 	struct wfs_node *node;
 	u64 bytes, end;
@@ -408,13 +422,19 @@ int wfs_offer(struct wfs_session *ses, const struct wfs_cmd *cmd)
 	spin_lock(&node->lock);
 	if (node->inode)
 		inode = igrab(node->inode);
+	/* Not set while the block is prefetched only: then it is the helper's. */
+	if (node->memcg && css_tryget(&node->memcg->css))
+		memcg = node->memcg;
 	spin_unlock(&node->lock);
 	if (inode) {
+		old = set_active_memcg(memcg);
 		ret = wfs_page_cache_offer(inode, ((loff_t)cmd->block << node->geo.block_shift) +
 					   cmd->offset, cmd->len, ses->buffers, cmd->buf);
+		set_active_memcg(old);
 		wfs_count(node->wsb, WFS_STAT_OFFER_BYTES, ret);
 		iput(inode);
 	}
+	mem_cgroup_put(memcg);
 	wfs_sb_busy_put(node->wsb);
 put:
 	wfs_node_put(node);

@@ -32,6 +32,7 @@
 #include "../uapi/wfs.h"
 
 struct genl_info;
+struct mem_cgroup;
 struct seq_file;
 struct wfs_memory;
 struct wfs_cachefile;
@@ -578,6 +579,7 @@ struct wfs_nreq {
  * @link: in the list of told nodes, under wfs_chan.lock
  * @hash: in the table of nodes
  * @forget: tells the helper that the node is gone; frees it
+ * @memcg: of whoever was the first to ask for the last block, for what is offered (under @lock)
  * @errors: recent failures, for read_folio and read_iter
  */
 struct wfs_node {
@@ -603,6 +605,7 @@ struct wfs_node {
 	struct list_head link;
 	struct hlist_node hash;
 	struct wfs_req forget;
+	struct mem_cgroup *memcg;
 	struct {
 		u64 block;
 		unsigned long until;

@@ -8,6 +8,7 @@
  * kept as a list of segments and routed again when the answer is there.
  */
 #include <linux/hashtable.h>
+#include <linux/memcontrol.h>
 #include <linux/slab.h>
 
 #include "internal.h"
@@ -103,6 +104,7 @@ static void free_node(struct wfs_node *node)
 	xa_destroy(&node->windows);
 	if (node->cf)
 		wfs_cachefile_put(node->cf);
+	mem_cgroup_put(node->memcg);
 	kfree(node->path);
 	kfree(node->version);
 	kfree(node);

@@ -129,6 +129,9 @@ size_t wfs_page_cache_offer(struct inode *inode, loff_t pos, size_t len,
 	gfp_t gfp = readahead_gfp_mask(mapping);
 	size_t taken = 0;
 
+	/* Not at the cost of what is in use: an eighth of memory stays free of it. */
+	if (si_mem_available() < totalram_pages() / 8)
+		return 0;
 	if (!down_read_trylock(&mapping->invalidate_lock))
 		return 0;
 	while (len) {
