@@ -14,9 +14,9 @@ require start_nginx "$root"
 require start_wfsd
 require mount_wfs "$nginx_url/" "$mnt"
 
-# scan WHEN WAY
+# scan WHEN WAY [OPTION]
 scan() {
-	reading "$1, $2: a mapping of 256 MiB in order" scan "$mnt/big" "$root/big" ${3-}
+	reading "$1, $2: a mapping of 256 MiB in order" scan "$mnt/big" "$root/big" "${@:3}"
 	is "$(figure pmd)" "$size" "$1, $2: all of it is mapped by huge pages"
 	at_most "$(figure faults)" 200 "$1, $2: faults"
 }

@@ -33,6 +33,7 @@ reading "names only" meta "$mnt/snapshots/1" "$root/snapshots/1"
 for command in "touch $mnt/new" "touch $mnt/a" "mkdir $mnt/new" "rm -f $mnt/a" "mv $mnt/a $mnt/b" \
 	"ln -s a $mnt/new" "ln $mnt/a $mnt/new" "chmod 600 $mnt/a" "chown 1 $mnt/a" "truncate -s 0 $mnt/a" \
 	"setfattr -n user.x -v 1 $mnt/a" "mknod $mnt/new p"; do
+	# shellcheck disable=SC2086
 	check_fails "EROFS: ${command//$mnt/}" "Read-only file system" $command
 done
 check "flock works" flock -x "$mnt/a" true
