@@ -160,7 +160,8 @@ int core_create(const struct config *config, struct core **ret, char *msg, size_
 		if (err)
 			snprintf(msg, msg_size, "cannot make an io_uring ring: %s", strerror(-err));
 		else
-			loop_curl_limit(worker->loop, (long)config->connections_per_host);
+			/* The scheduler counts reads itself; names must not wait for them. */
+			loop_curl_limit(worker->loop, 2 * (long)config->connections_per_host + 8);
 	}
 	if (!err) {
 		err = buffers_create(config->buffer_memory, CORE_REPLIES, WFS_REPLY_MAX,

@@ -241,6 +241,8 @@ void fetch_worker_run(struct worker *worker);
 /* core->lock held: makes a flight of a run of blocks of one object that has buffers. */
 int flight_create(struct worker *worker, struct block **blocks, unsigned int count, uint64_t offset,
 		  uint64_t len);
+/* core->lock held: transfers of the source that no byte has come from for a while. */
+unsigned int flight_stuck(const struct core *core, const struct source *source);
 /* On its worker's thread, no lock held. */
 void flight_start(struct flight *flight);
 /* Takes the next one that its worker is to start, or NULL. core->lock held. */

@@ -23,6 +23,8 @@
 /* How long a reader waits for buffer memory before unwritten blocks are given up. */
 #define STARVED_NS	100000000ULL
 #define STARVED_LOOK_MS 50
+/* How often transfers that keep others waiting are looked at. */
+#define EXCEED_LOOK_MS 500
 
 static unsigned int fetch_home(struct core *core, const struct fetch_want *want)
 {
@@ -238,6 +240,27 @@ static unsigned int fetch_join(struct core *core, struct source *source, struct 
 	return count;
 }
 
+/*
+ * Transfers that hang must not keep readers from those that would not: for each of them
+ * one more may begin, up to twice the limit.
+ */
+static bool fetch_may_exceed(struct core *core, struct worker *worker, struct source *source,
+			     const struct block *block)
+{
+	unsigned int limit = core->config->connections_per_host, stuck;
+
+	if (block->why == FETCH_PREFETCH)
+		return false;
+	stuck = flight_stuck(core, source);
+	if (stuck > limit)
+		stuck = limit;
+	if (source->active < limit + stuck &&
+	    core->active < core->config->max_concurrent_fetches + stuck)
+		return true;
+	loop_timer_start(worker->loop, &worker->starved, EXCEED_LOOK_MS);
+	return false;
+}
+
 static bool fetch_may_start(struct core *core, struct worker *worker, struct source *source,
 			    const struct block *block)
 {
@@ -252,7 +275,7 @@ static bool fetch_may_start(struct core *core, struct worker *worker, struct sou
 		return true;
 	if (core->active >= config->max_concurrent_fetches ||
 	    source->active >= config->connections_per_host)
-		return false;
+		return fetch_may_exceed(core, worker, source, block);
 	if (block->why != FETCH_PREFETCH)
 		return true;
 	if (source->active_prefetch >= (share ? share : 1))

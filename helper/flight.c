@@ -17,6 +17,8 @@
 #define FLIGHT_BATCH 16
 /* Where a transfer is taken up again, so that direct reads stay aligned. */
 #define FLIGHT_ALIGN 4096ULL
+/* A transfer without a byte for so long does not count among those of its source. */
+#define FLIGHT_STUCK_NS 1000000000ULL
 
 /* Its worker's thread owns it; membership in lists: core->lock. */
 struct flight {
@@ -33,6 +35,7 @@ struct flight {
 	struct loop_timer timer;
 	struct origin_call *call;
 	uint64_t attempt_ns;
+	_Atomic uint64_t moved_ns; /* when the last bytes came; read by other threads */
 	unsigned int count;
 	struct block *blocks[];
 };
@@ -57,6 +60,7 @@ int flight_create(struct worker *worker, struct block **blocks, unsigned int cou
 	flight->units = (uint32_t)((len + BUFFER_UNIT - 1) >> BUFFER_UNIT_SHIFT);
 	flight->from_cache = blocks[0]->from_cache;
 	flight->prefetch = blocks[0]->why == FETCH_PREFETCH;
+	flight->moved_ns = counter_now();
 	flight->count = count;
 	memcpy(flight->blocks, blocks, count * sizeof(*blocks));
 	for (unsigned int i = 0; i < count; i++)
@@ -86,6 +90,18 @@ struct flight *flight_take(struct worker *worker)
 		flight->next->prev = flight;
 	worker->flying = flight;
 	return flight;
+}
+
+unsigned int flight_stuck(const struct core *core, const struct source *source)
+{
+	uint64_t now = counter_now();
+	unsigned int n = 0;
+
+	for (unsigned int i = 0; i < core->worker_count; i++)
+		for (const struct flight *f = core->workers[i].flying; f; f = f->next)
+			n += !f->from_cache && f->object->source == source &&
+			     now - f->moved_ns > FLIGHT_STUCK_NS;
+	return n;
 }
 
 /* core->lock held, given up while callbacks are made. */
@@ -189,6 +205,7 @@ static void flight_progress(void *arg, uint64_t bytes)
 {
 	struct flight *flight = arg;
 
+	flight->moved_ns = counter_now();
 	flight_arrived(flight, flight->base + bytes);
 }
 
@@ -258,6 +275,7 @@ static void flight_read(struct flight *flight)
 	int err;
 
 	flight->attempt_ns = counter_now();
+	flight->moved_ns = flight->attempt_ns;
 	counter_add(origin_fetches, 1);
 	err = origin_read(object->origin, flight->worker->loop, &get, &flight->call);
 	if (err) {

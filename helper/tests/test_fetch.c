@@ -188,6 +188,35 @@ static void test_stalls(void **state)
 	object_unref(object);
 }
 
+/* As many transfers as there may be hang: others are served meanwhile. */
+static void test_all_stall(void **state)
+{
+	struct rig_want hung[4], want;
+	struct object *object;
+
+	(void)state;
+	rig.config->connections_per_host = 4;
+	rig.config->stall_timeout_ms = 60000;
+	rig_start(&rig);
+	object = open_f(20);
+	faulty_fault(
+		&faulty,
+		"{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"stall\", \"after\": 0, \"times\": 4}");
+	for (uint64_t i = 0; i < 4; i++)
+		rig_want(&rig, &hung[i], object, 2 * i, 0, 1, FETCH_DEMAND);
+	RIG_UNTIL(counter_get(active_fetches) == 4);
+	rig_want(&rig, &want, object, 9, 0, 16, FETCH_DEMAND);
+	assert_int_equal(rig_wait(&want), 0);
+	assert_memory_equal(want.copy, bytes + 9 * MIB, MIB);
+	rig_want_free(&want);
+	for (uint64_t i = 0; i < 4; i++) {
+		assert_int_equal(hung[i].done, 0);
+		fetch_release(&hung[i].want);
+		rig_want_free(&hung[i]);
+	}
+	object_unref(object);
+}
+
 static void test_gives_up(void **state)
 {
 	struct timespec start, end;
@@ -484,11 +513,22 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_cold_held_warm), TEST(test_one_get),	     TEST(test_neighbours_join),
-		TEST(test_resumes),	   TEST(test_busy_server),   TEST(test_stalls),
-		TEST(test_gives_up),	   TEST(test_changed),	     TEST(test_cancel),
-		TEST(test_order),	   TEST(test_little_memory), TEST(test_corrupt),
-		TEST(test_watch_stored),   TEST(test_weak),	     TEST(test_stop_in_the_middle),
+		TEST(test_cold_held_warm),
+		TEST(test_one_get),
+		TEST(test_neighbours_join),
+		TEST(test_resumes),
+		TEST(test_busy_server),
+		TEST(test_stalls),
+		TEST(test_all_stall),
+		TEST(test_gives_up),
+		TEST(test_changed),
+		TEST(test_cancel),
+		TEST(test_order),
+		TEST(test_little_memory),
+		TEST(test_corrupt),
+		TEST(test_watch_stored),
+		TEST(test_weak),
+		TEST(test_stop_in_the_middle),
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
