@@ -17,10 +17,10 @@
 
 #include "internal.h"
 
-#define ST_STATE	0x07
-#define ST_SUMS		0x08	/* the window's sums hold this block's */
-#define ST_BAD		0x10	/* the cached copy failed its check */
-#define ST_PIN		0x20
+#define ST_STATE 0x07
+#define ST_SUMS	 0x08 /* the window's sums hold this block's */
+#define ST_BAD	 0x10 /* the cached copy failed its check */
+#define ST_PIN	 0x20
 
 /* Windows with sums, least recently used first, for the shrinker. */
 static LIST_HEAD(sums_lru);
@@ -79,8 +79,8 @@ u32 wfs_geo_window_blocks(const struct wfs_geometry *geo, u32 window)
  *
  * Return: the window, to be freed with wfs_window_free(), or NULL.
  */
-struct wfs_window *wfs_window_alloc(const struct wfs_geometry *geo, u32 window,
-				    spinlock_t *lock, gfp_t gfp)
+struct wfs_window *wfs_window_alloc(const struct wfs_geometry *geo, u32 window, spinlock_t *lock,
+				    gfp_t gfp)
 {
 	u32 blocks = wfs_geo_window_blocks(geo, window);
 	struct wfs_window *win = kvzalloc(struct_size(win, st, blocks), gfp);
@@ -88,8 +88,7 @@ struct wfs_window *wfs_window_alloc(const struct wfs_geometry *geo, u32 window,
 
 	if (!win)
 		return NULL;
-	bytes = min_t(u64, geo->size - ((u64)window << WFS_WINDOW_SHIFT),
-		      1ULL << WFS_WINDOW_SHIFT);
+	bytes = min_t(u64, geo->size - ((u64)window << WFS_WINDOW_SHIFT), 1ULL << WFS_WINDOW_SHIFT);
 	INIT_LIST_HEAD(&win->lru);
 	win->lock = lock;
 	win->blocks = blocks;
@@ -137,8 +136,7 @@ static void set_state(struct wfs_window *win, u32 index, int state)
 {
 	int old = atomic_read(&win->st[index]);
 
-	while (!atomic_try_cmpxchg(&win->st[index], &old,
-				   (old & ~(ST_STATE | ST_SUMS)) | state))
+	while (!atomic_try_cmpxchg(&win->st[index], &old, (old & ~(ST_STATE | ST_SUMS)) | state))
 		;
 }
 

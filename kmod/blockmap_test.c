@@ -10,7 +10,7 @@
 
 #include "internal.h"
 
-#define MIB (1ULL << 20)
+#define MIB 1048576ULL
 
 static DEFINE_SPINLOCK(owner);
 
@@ -180,18 +180,15 @@ static void test_forget(struct kunit *test)
 }
 
 static struct kunit_case cases[] = {
-	KUNIT_CASE(test_geometry),
-	KUNIT_CASE(test_block_sizes),
-	KUNIT_CASE(test_pins),
-	KUNIT_CASE(test_pins_outlive_states),
-	KUNIT_CASE(test_bad),
-	KUNIT_CASE(test_sums),
-	KUNIT_CASE(test_forget),
-	{}
+	KUNIT_CASE(test_geometry), KUNIT_CASE(test_block_sizes),
+	KUNIT_CASE(test_pins),	   KUNIT_CASE(test_pins_outlive_states),
+	KUNIT_CASE(test_bad),	   KUNIT_CASE(test_sums),
+	KUNIT_CASE(test_forget),   {}
 };
 
 static struct kunit_suite suite = {
 	.name = "wfs-blockmap",
 	.test_cases = cases,
 };
+
 kunit_test_suite(suite);

@@ -113,8 +113,8 @@ bool wfs_buffers_valid(const struct wfs_memory *b, u64 off, u64 len)
 }
 
 /* The range must be valid, and inside the folio. Any context. */
-void wfs_buffers_to_folio(const struct wfs_memory *b, u64 off,
-			  struct folio *folio, size_t folio_off, size_t len)
+void wfs_buffers_to_folio(const struct wfs_memory *b, u64 off, struct folio *folio,
+			  size_t folio_off, size_t len)
 {
 	while (len) {
 		size_t from = offset_in_page(off), to = offset_in_page(folio_off);

@@ -37,20 +37,20 @@ struct wfs_cachefile {
 /* One read of a cache file. */
 struct wfs_cread {
 	struct kiocb iocb;
-	refcount_t refs;		/* the submitter's and the completion's */
+	refcount_t refs; /* the submitter's and the completion's */
 	struct work_struct work;
 	struct wfs_node *node;
 	struct wfs_cachefile *cf;
-	struct wfs_window *win;		/* of the pinned block */
-	u32 index;			/* of the block in it */
-	u32 unit;			/* range read, in units of the block */
+	struct wfs_window *win; /* of the pinned block */
+	u32 index;		/* of the block in it */
+	u32 unit;		/* range read, in units of the block */
 	u32 units;
-	struct list_head segs;		/* what it is for */
-	void *bounce;			/* memory of one unit; NULL: straight into the folio */
-	loff_t pos;			/* range read, in bytes of the file */
-	size_t len;			/* a multiple of ALIGNMENT */
-	ssize_t result;			/* of the read: bytes or -errno */
-	bool waited;			/* submitted from the workqueue, where it may block */
+	struct list_head segs; /* what it is for */
+	void *bounce;	       /* memory of one unit; NULL: straight into the folio */
+	loff_t pos;	       /* range read, in bytes of the file */
+	size_t len;	       /* a multiple of ALIGNMENT */
+	ssize_t result;	       /* of the read: bytes or -errno */
+	bool waited;	       /* submitted from the workqueue, where it may block */
 	u64 sums[CREAD_UNITS];
 	struct bio_vec bv[WFS_UNIT_SIZE / PAGE_SIZE];
 };
@@ -77,7 +77,8 @@ int wfs_cachefile_open(int fd, struct wfs_cachefile **ret)
 		return -EINVAL;
 	if (!S_ISREG(file_inode(file)->i_mode) || !file_inode(file)->i_sb->s_bdev ||
 	    (file->f_mode & (FMODE_READ | FMODE_CAN_READ | FMODE_CAN_ODIRECT)) !=
-	    (FMODE_READ | FMODE_CAN_READ | FMODE_CAN_ODIRECT) || !(file->f_flags & O_DIRECT)) {
+		    (FMODE_READ | FMODE_CAN_READ | FMODE_CAN_ODIRECT) ||
+	    !(file->f_flags & O_DIRECT)) {
 		fput(file);
 		return -EINVAL;
 	}
@@ -168,8 +169,8 @@ static bool take_direct(struct wfs_cread *cr)
 		size_t folio_off, unit_off;
 
 		wfs_seg_span(seg, cr->unit + i, &folio_off, &unit_off);
-		if (verify && !check_unit(cr, folio_address(seg->io->folio) + folio_off,
-					  seg->block, i)) {
+		if (verify &&
+		    !check_unit(cr, folio_address(seg->io->folio) + folio_off, seg->block, i)) {
 			good = false;
 			continue;
 		}
@@ -274,8 +275,8 @@ static void init_iter(struct wfs_cread *cr, struct iov_iter *iter)
 		void *at = cr->bounce + i * PAGE_SIZE;
 
 		n = min(left, PAGE_SIZE);
-		bvec_set_page(&cr->bv[i], is_vmalloc_addr(at) ? vmalloc_to_page(at) :
-			      virt_to_page(at), n, 0);
+		bvec_set_page(&cr->bv[i],
+			      is_vmalloc_addr(at) ? vmalloc_to_page(at) : virt_to_page(at), n, 0);
 	}
 	iov_iter_bvec(iter, ITER_DEST, cr->bv, i, cr->len);
 }

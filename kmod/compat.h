@@ -23,8 +23,7 @@
 #ifndef WFS_HAVE_CANCELABLE
 /* Commands cannot be cancelled: flush and release of the device end them. */
 #define IO_URING_F_CANCEL 0
-static inline void io_uring_cmd_mark_cancelable(struct io_uring_cmd *cmd,
-						unsigned int issue_flags)
+static inline void io_uring_cmd_mark_cancelable(struct io_uring_cmd *cmd, unsigned int issue_flags)
 {
 }
 #endif
@@ -62,11 +61,15 @@ static inline void wfs_mapping_set_orders(struct address_space *mapping, unsigne
 #endif
 
 #ifdef WFS_HAVE_MNT_IDMAP
-#define WFS_GETATTR_ARGS struct mnt_idmap *idmap
+#define wfs_idmap mnt_idmap
 #define wfs_fillattr(idmap, mask, inode, stat) generic_fillattr(idmap, mask, inode, stat)
 #else
-#define WFS_GETATTR_ARGS struct user_namespace *idmap
-#define wfs_fillattr(idmap, mask, inode, stat) generic_fillattr(idmap, inode, stat)
+#define wfs_idmap user_namespace
+static inline void wfs_fillattr(struct user_namespace *idmap, u32 mask, struct inode *inode,
+				struct kstat *stat)
+{
+	generic_fillattr(idmap, inode, stat);
+}
 #endif
 
 #ifndef WFS_HAVE_MTIME_ACCESSORS
@@ -82,14 +85,14 @@ static inline struct timespec64 inode_set_atime_to_ts(struct inode *inode, struc
 #endif
 
 #ifdef WFS_HAVE_CONST_XATTR
-#define WFS_XATTR_TABLE static const struct xattr_handler * const
+#define WFS_XATTR_TABLE static const struct xattr_handler *const
 #else
 #define WFS_XATTR_TABLE static const struct xattr_handler *
 #endif
 
 #ifdef WFS_HAVE_FOP_FLAGS
 #define WFS_FOP_BUFFER_RASYNC .fop_flags = FOP_BUFFER_RASYNC,
-#define WFS_FMODE_BUF_RASYNC 0
+#define WFS_FMODE_BUF_RASYNC  0
 #else
 #define WFS_FOP_BUFFER_RASYNC
 #define WFS_FMODE_BUF_RASYNC FMODE_BUF_RASYNC

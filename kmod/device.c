@@ -27,7 +27,7 @@
  * @busy: slots that belong to the kernel
  */
 struct wfs_dev {
-	struct mutex mutex;		/* set-up */
+	struct mutex mutex; /* set-up */
 	struct wfs_session *ses;
 	bool hello;
 	void *slots;
@@ -83,8 +83,8 @@ static void fetch_task_work(struct io_uring_cmd *ioucmd, unsigned int issue_flag
 	int n = -ECANCELED;
 
 	if (!(current->flags & (PF_EXITING | PF_KTHREAD))) {
-		n = wfs_take_requests(ses, p->dev->slots + p->slot * WFS_SLOT_SIZE,
-				      WFS_SLOT_SIZE, p->max);
+		n = wfs_take_requests(ses, p->dev->slots + p->slot * WFS_SLOT_SIZE, WFS_SLOT_SIZE,
+				      p->max);
 		if (!n)
 			n = -ECANCELED;
 	}
@@ -106,8 +106,7 @@ void wfs_kick(void)
 	struct parked *p;
 
 	lockdep_assert_held(&wfs_chan.lock);
-	if (!ses || (list_empty(&wfs_chan.front) &&
-		     (ses->mounts || list_empty(&wfs_chan.pending))))
+	if (!ses || (list_empty(&wfs_chan.front) && (ses->mounts || list_empty(&wfs_chan.pending))))
 		return;
 	wake_up(&wfs_chan.wait);
 	p = list_first_entry_or_null(&ses->parked, struct parked, link);
@@ -166,25 +165,25 @@ static int fetch(struct wfs_dev *dev, struct io_uring_cmd *ioucmd, const struct 
 }
 
 /* Fields of struct wfs_cmd that a command may use. */
-#define F_ID		BIT(0)
-#define F_NODE		BIT(1)
-#define F_BLOCK		BIT(2)
-#define F_OFFSET	BIT(3)
-#define F_BUF		BIT(4)
-#define F_STATUS	BIT(5)
-#define F_FETCH		BIT(6)
+#define F_ID	 BIT(0)
+#define F_NODE	 BIT(1)
+#define F_BLOCK	 BIT(2)
+#define F_OFFSET BIT(3)
+#define F_BUF	 BIT(4)
+#define F_STATUS BIT(5)
+#define F_FETCH	 BIT(6)
 
 static const u32 cmd_fields[] = {
-	[WFS_CMD_FETCH]		= F_FETCH,
-	[WFS_CMD_COMMIT]	= F_ID | F_BUF | F_STATUS,
-	[WFS_CMD_COMMIT_FETCH]	= F_ID | F_BUF | F_STATUS | F_FETCH,
-	[WFS_CMD_DELIVER]	= F_ID | F_OFFSET | F_BUF,
-	[WFS_CMD_STORED]	= F_NODE | F_BLOCK | F_BUF,
-	[WFS_CMD_DROPPED]	= F_NODE | F_BLOCK,
-	[WFS_CMD_EVICT]		= F_NODE | F_BLOCK,
-	[WFS_CMD_EVICTED]	= F_NODE | F_BLOCK,
-	[WFS_CMD_OFFER]		= F_NODE | F_BLOCK | F_OFFSET | F_BUF,
-	[WFS_CMD_INVALIDATE]	= F_NODE | F_BUF,
+	[WFS_CMD_FETCH] = F_FETCH,
+	[WFS_CMD_COMMIT] = F_ID | F_BUF | F_STATUS,
+	[WFS_CMD_COMMIT_FETCH] = F_ID | F_BUF | F_STATUS | F_FETCH,
+	[WFS_CMD_DELIVER] = F_ID | F_OFFSET | F_BUF,
+	[WFS_CMD_STORED] = F_NODE | F_BLOCK | F_BUF,
+	[WFS_CMD_DROPPED] = F_NODE | F_BLOCK,
+	[WFS_CMD_EVICT] = F_NODE | F_BLOCK,
+	[WFS_CMD_EVICTED] = F_NODE | F_BLOCK,
+	[WFS_CMD_OFFER] = F_NODE | F_BLOCK | F_OFFSET | F_BUF,
+	[WFS_CMD_INVALIDATE] = F_NODE | F_BUF,
 };
 
 static int check_cmd(const struct wfs_dev *dev, const struct wfs_cmd *cmd)
@@ -198,8 +197,7 @@ static int check_cmd(const struct wfs_dev *dev, const struct wfs_cmd *cmd)
 	if (!cmd->op || cmd->op >= ARRAY_SIZE(cmd_fields))
 		return -EOPNOTSUPP;
 	f = cmd_fields[cmd->op];
-	if (cmd->flags || cmd->pad ||
-	    (!(f & F_ID) && cmd->id) || (!(f & F_NODE) && cmd->node) ||
+	if (cmd->flags || cmd->pad || (!(f & F_ID) && cmd->id) || (!(f & F_NODE) && cmd->node) ||
 	    (!(f & F_BLOCK) && cmd->block) || (!(f & F_OFFSET) && cmd->offset) ||
 	    (!(f & F_BUF) && (cmd->buf || cmd->len)) || (!(f & F_STATUS) && cmd->status) ||
 	    ((!(f & F_STATUS) || cmd->fd < -1) && cmd->fd != -1) ||
@@ -410,7 +408,7 @@ static long ioctl_fetch(struct wfs_dev *dev, void __user *arg)
 		err = wait_event_interruptible(wfs_chan.wait,
 					       (n = wfs_take_requests(ses, records, WFS_SLOT_SIZE,
 								      req.max)) ||
-					       READ_ONCE(ses->dead));
+						       READ_ONCE(ses->dead));
 	else
 		err = n ? 0 : -EAGAIN;
 	if (n) {
@@ -523,7 +521,7 @@ static int wfs_dev_flush(struct file *file, fl_owner_t id)
 	if (!ses || ses->owner != id)
 		return 0;
 	if (dev->hello) {
-		ses->owner = NULL;	/* the pointer may be reused */
+		ses->owner = NULL; /* the pointer may be reused */
 		wfs_session_end(ses, "closed");
 		return 0;
 	}

@@ -19,7 +19,7 @@
 
 struct chunk {
 	struct list_head link;
-	u64 first;			/* number of its first entry */
+	u64 first; /* number of its first entry */
 	struct wfs_readdir_reply *page;
 };
 

@@ -138,9 +138,8 @@ long wfs_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	return -ENOTTY;
 }
 
-static unsigned long wfs_get_unmapped_area(struct file *file, unsigned long addr,
-					   unsigned long len, unsigned long pgoff,
-					   unsigned long flags)
+static unsigned long wfs_get_unmapped_area(struct file *file, unsigned long addr, unsigned long len,
+					   unsigned long pgoff, unsigned long flags)
 {
 	return thp_get_unmapped_area(file, addr, len, pgoff, flags);
 }
@@ -155,8 +154,7 @@ const struct file_operations wfs_file_fops = {
 	.get_unmapped_area = wfs_get_unmapped_area,
 	.fadvise = wfs_fadvise,
 	.unlocked_ioctl = wfs_ioctl,
-	.compat_ioctl = compat_ptr_ioctl,
-	WFS_FOP_BUFFER_RASYNC
+	WFS_FOP_BUFFER_RASYNC.compat_ioctl = compat_ptr_ioctl,
 };
 
 const struct inode_operations wfs_file_iops = {

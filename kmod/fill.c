@@ -69,8 +69,8 @@ static int check_deliver(const struct wfs_node *node, const struct wfs_req *req,
 }
 
 /* Copies what the segment still wants of the delivered units; bytes copied. */
-static u64 copy_to_seg(const struct wfs_memory *buffers, u64 buf, struct wfs_seg *seg,
-		       u32 unit, u32 units)
+static u64 copy_to_seg(const struct wfs_memory *buffers, u64 buf, struct wfs_seg *seg, u32 unit,
+		       u32 units)
 {
 	u32 lo = max(unit, seg->unit);
 	u32 hi = min(unit + units, seg->unit + seg->units);
@@ -189,21 +189,10 @@ static const struct wfs_req_ops fill_ops = {
 	.free = fill_free,
 };
 
-/* What is offered of the block later is charged to whoever asks for it now. */
-static void remember_memcg(struct wfs_node *node)
-{
-	struct mem_cgroup *old = node->memcg;
-
-	node->memcg = get_mem_cgroup_from_mm(current->mm);
-	mem_cgroup_put(old);
-}
-
-void wfs_fill_init(struct wfs_nreq *nreq, struct wfs_node *node, u64 block, u32 unit,
-		   u32 units, u32 why, u32 flags)
+void wfs_fill_init(struct wfs_nreq *nreq, struct wfs_node *node, u64 block, u32 unit, u32 units,
+		   u32 why, u32 flags)
 {
 	lockdep_assert_held(&node->lock);
-	if (flags & WFS_REQ_F_WHOLE && why != WFS_WHY_PREFETCH)
-		remember_memcg(node);
 	wfs_req_init(&nreq->req, &fill_ops, WFS_REQ_FILL, node->wsb, node);
 	nreq->req.block = block;
 	nreq->req.unit = unit;
@@ -422,14 +411,16 @@ int wfs_offer(struct wfs_session *ses, const struct wfs_cmd *cmd)
 	spin_lock(&node->lock);
 	if (node->inode)
 		inode = igrab(node->inode);
-	/* Not set while the block is prefetched only: then it is the helper's. */
+	/* Of the last reader that missed; the helper's own if there was none. */
 	if (node->memcg && css_tryget(&node->memcg->css))
 		memcg = node->memcg;
 	spin_unlock(&node->lock);
 	if (inode) {
 		old = set_active_memcg(memcg);
-		ret = wfs_page_cache_offer(inode, ((loff_t)cmd->block << node->geo.block_shift) +
-					   cmd->offset, cmd->len, ses->buffers, cmd->buf);
+		ret = wfs_page_cache_offer(inode,
+					   ((loff_t)cmd->block << node->geo.block_shift) +
+						   cmd->offset,
+					   cmd->len, ses->buffers, cmd->buf);
 		set_active_memcg(old);
 		wfs_count(node->wsb, WFS_STAT_OFFER_BYTES, ret);
 		iput(inode);

@@ -372,12 +372,12 @@ static enum need seg_needs(struct wfs_node *node, struct wfs_window *win, u32 in
 
 /* What is left to do once the lock is dropped. */
 enum action {
-	DO_NOTHING,		/* the segment waits in a list */
-	DO_END,			/* nothing more is wanted for it */
+	DO_NOTHING, /* the segment waits in a list */
+	DO_END,	    /* nothing more is wanted for it */
 	DO_OPEN,
-	DO_WINDOW,		/* make the window, decide again */
-	DO_ALLOC_REQ,		/* have a request ready, decide again */
-	DO_ALLOC_READ,		/* have a read ready, decide again */
+	DO_WINDOW,     /* make the window, decide again */
+	DO_ALLOC_REQ,  /* have a request ready, decide again */
+	DO_ALLOC_READ, /* have a read ready, decide again */
 	DO_AGAIN,
 	DO_SUBMIT,
 	DO_SUBMIT_HELD,
@@ -391,10 +391,10 @@ struct route {
 	struct wfs_window *win;
 	u32 window;
 	u32 index;
-	struct wfs_nreq *spare;		/* ready to become a request */
-	struct wfs_nreq *nreq;		/* the request to be submitted */
-	struct wfs_cread *cr;		/* ready to become a read */
-	struct wfs_cachefile *cf;	/* for the read */
+	struct wfs_nreq *spare;	  /* ready to become a request */
+	struct wfs_nreq *nreq;	  /* the request to be submitted */
+	struct wfs_cread *cr;	  /* ready to become a read */
+	struct wfs_cachefile *cf; /* for the read */
 };
 
 static struct wfs_nreq *take_spare(struct route *r)
@@ -516,7 +516,8 @@ static void submit_req(struct route *r, bool held)
 {
 	struct wfs_nreq *nreq = r->nreq;
 	bool prefetch = r->seg->io->kind == WFS_IO_PREFETCH && nreq->req.opcode == WFS_REQ_FILL;
-	u32 timeout_s = r->node->wsb->opts.timeout_s;
+	/* Nobody waits for a prefetch: it ends with the mount at the latest. */
+	u32 timeout_s = prefetch ? 0 : r->node->wsb->opts.timeout_s;
 
 	if (prefetch)
 		end_seg(r->seg, 0);

@@ -86,8 +86,8 @@ bool wfs_inode_fresh(const struct inode *inode)
 	const struct wfs_inode *wi = WFS_I(inode);
 	struct wfs_sb *wsb = WFS_SB(inode->i_sb);
 
-	return READ_ONCE(wi->gen) == atomic_read(&wsb->names_gen) &&
-	       !READ_ONCE(wi->superseded) && time_before(jiffies, READ_ONCE(wi->expires));
+	return READ_ONCE(wi->gen) == atomic_read(&wsb->names_gen) && !READ_ONCE(wi->superseded) &&
+	       time_before(jiffies, READ_ONCE(wi->expires));
 }
 
 /* What identifies an inode. Strings change hands if a new inode takes them. */
@@ -132,8 +132,7 @@ static int set_inode(struct inode *inode, void *data)
 /* Does the answer describe the version that the inode is? */
 bool wfs_inode_same(const struct inode *inode, const struct wfs_attr *attr)
 {
-	return same(inode, attr->mode, attr->size, WFS_I(inode)->path,
-		    (const char *)attr->version);
+	return same(inode, attr->mode, attr->size, WFS_I(inode)->path, (const char *)attr->version);
 }
 
 static int fill_inode(struct inode *inode, const struct wfs_attr *attr, u64 ino)
@@ -197,7 +196,7 @@ struct inode *wfs_inode_get(struct super_block *sb, const char *path, const stru
 	/* Directories keep their number; another version of a file is another file. */
 	if (attr->mode == S_IFREG)
 		ino = xxh64(version, strlen(version), ino);
-	ino |= 2;	/* neither 0 nor 1 */
+	ino |= 2; /* neither 0 nor 1 */
 	if (key.path && key.version)
 		inode = iget5_locked(sb, ino, test_inode, set_inode, &key);
 	if (!key.taken) {
@@ -224,8 +223,8 @@ void wfs_inode_supersede(struct inode *inode)
 	remove_inode_hash(inode);
 }
 
-int wfs_getattr(WFS_GETATTR_ARGS, const struct path *path, struct kstat *stat,
-		u32 mask, unsigned int flags)
+int wfs_getattr(struct wfs_idmap *idmap, const struct path *path, struct kstat *stat, u32 mask,
+		unsigned int flags)
 {
 	struct inode *inode = d_inode(path->dentry);
 
@@ -271,8 +270,8 @@ static int xattr_cached(const struct xattr_handler *handler, struct dentry *dent
 		if (err == -EINTR || err == -ERESTARTSYS)
 			return err;
 	}
-	return give(buffer, size, text, snprintf(text, sizeof(text), "%llu",
-						 wfs_node_cached_bytes(node)));
+	return give(buffer, size, text,
+		    snprintf(text, sizeof(text), "%llu", wfs_node_cached_bytes(node)));
 }
 
 static const struct xattr_handler version_handler = {
@@ -315,6 +314,6 @@ int wfs_inode_init(void)
 
 void wfs_inode_exit(void)
 {
-	rcu_barrier();		/* inodes are freed after a grace period */
+	rcu_barrier(); /* inodes are freed after a grace period */
 	kmem_cache_destroy(inode_cache);
 }

@@ -48,11 +48,11 @@ enum wfs_huge { WFS_HUGE_ALWAYS, WFS_HUGE_ADVISE, WFS_HUGE_NEVER };
 
 struct wfs_options {
 	u32 block_shift;
-	u64 ttl_ms;		/* WFS_TTL_NEVER: for ever */
+	u64 ttl_ms; /* WFS_TTL_NEVER: for ever */
 	u64 negative_ttl_ms;
-	u32 timeout_s;		/* 0: for ever */
+	u32 timeout_s; /* 0: for ever */
 	u32 name_timeout_s;
-	u64 readahead;		/* bytes */
+	u64 readahead; /* bytes */
 	enum wfs_huge huge;
 	bool stale;
 	bool verify;
@@ -149,7 +149,7 @@ struct wfs_inode {
 	char *version;
 	struct wfs_node *node;
 	char *target;
-	spinlock_t lock;		/* listing, streams */
+	spinlock_t lock; /* listing, streams */
 	struct wfs_listing *listing;
 	unsigned int streak;
 	pgoff_t streams[WFS_STREAMS];
@@ -172,8 +172,8 @@ struct inode *wfs_alloc_inode(struct super_block *sb);
 void wfs_free_inode(struct inode *inode);
 void wfs_evict_inode(struct inode *inode);
 int wfs_drop_inode(struct inode *inode);
-int wfs_getattr(WFS_GETATTR_ARGS, const struct path *path, struct kstat *stat,
-		u32 mask, unsigned int flags);
+int wfs_getattr(struct wfs_idmap *idmap, const struct path *path, struct kstat *stat, u32 mask,
+		unsigned int flags);
 ssize_t wfs_listxattr(struct dentry *dentry, char *list, size_t size);
 void wfs_set_xattr_handlers(struct super_block *sb);
 int wfs_inode_init(void);
@@ -236,9 +236,9 @@ struct wfs_seg {
 };
 
 enum wfs_io_kind {
-	WFS_IO_READ,		/* a locked folio */
-	WFS_IO_PROBE,		/* somebody wants the block states known, and waits */
-	WFS_IO_PREFETCH,	/* absent blocks are asked for, nobody waits */
+	WFS_IO_READ,	 /* a locked folio */
+	WFS_IO_PROBE,	 /* somebody wants the block states known, and waits */
+	WFS_IO_PREFETCH, /* absent blocks are asked for, nobody waits */
 };
 
 /**
@@ -313,7 +313,7 @@ enum wfs_block_state {
  */
 struct wfs_window {
 	struct list_head lru;
-	spinlock_t *lock;		/* the owner's */
+	spinlock_t *lock; /* the owner's */
 	u64 *sums;
 	u32 nsums;
 	u32 blocks;
@@ -336,8 +336,8 @@ u32 wfs_geo_window_of(const struct wfs_geometry *geo, u64 block);
 u32 wfs_geo_window_blocks(const struct wfs_geometry *geo, u32 window);
 u64 wfs_geo_window_first(const struct wfs_geometry *geo, u32 window);
 
-struct wfs_window *wfs_window_alloc(const struct wfs_geometry *geo, u32 window,
-				    spinlock_t *lock, gfp_t gfp);
+struct wfs_window *wfs_window_alloc(const struct wfs_geometry *geo, u32 window, spinlock_t *lock,
+				    gfp_t gfp);
 void wfs_window_free(struct wfs_window *win);
 enum wfs_block_state wfs_block_state(const struct wfs_window *win, u32 index);
 void wfs_block_set(struct wfs_window *win, u32 index, enum wfs_block_state state);
@@ -386,10 +386,10 @@ struct wfs_req_ops {
 
 enum wfs_req_state {
 	WFS_REQ_NEW,
-	WFS_REQ_HELD,		/* not to be sent yet */
-	WFS_REQ_PENDING,	/* in the list of the channel */
+	WFS_REQ_HELD,	 /* not to be sent yet */
+	WFS_REQ_PENDING, /* in the list of the channel */
 	WFS_REQ_SENT,
-	WFS_REQ_BUSY,		/* a reply is being taken */
+	WFS_REQ_BUSY, /* a reply is being taken */
 	WFS_REQ_ENDED,
 };
 
@@ -497,7 +497,7 @@ struct wfs_session {
  * @wait: FETCH of the ioctl transport
  */
 struct wfs_chan {
-	spinlock_t lock;		/* everything here */
+	spinlock_t lock; /* everything here */
 	struct wfs_session *session;
 	struct list_head front;
 	struct list_head pending;
@@ -539,8 +539,8 @@ void wfs_end_parked(struct list_head *parked);
 int wfs_buffers_pin(struct wfs_memory **ret, u64 addr, u64 len);
 void wfs_buffers_free(struct wfs_memory *buffers);
 bool wfs_buffers_valid(const struct wfs_memory *buffers, u64 off, u64 len);
-void wfs_buffers_to_folio(const struct wfs_memory *buffers, u64 off,
-			  struct folio *folio, size_t folio_off, size_t len);
+void wfs_buffers_to_folio(const struct wfs_memory *buffers, u64 off, struct folio *folio,
+			  size_t folio_off, size_t len);
 void wfs_buffers_copy(const struct wfs_memory *buffers, u64 off, void *to, size_t len);
 /* A reply payload: checked against the session's buffers, then copied. */
 int wfs_reply_copy(const struct wfs_reply *reply, void *to, size_t len);
@@ -550,10 +550,10 @@ int wfs_reply_copy(const struct wfs_reply *reply, void *to, size_t len);
 /* A request of a node, and the segments that wait for it. */
 struct wfs_nreq {
 	struct wfs_req req;
-	struct list_head segs;		/* under wfs_node.lock, append-only */
-	struct list_head link;		/* wfs_node.reqs */
-	struct wfs_cachefile *cf;	/* OPEN: what the answer brought */
-	int status;			/* FILL: how it ended */
+	struct list_head segs;	  /* under wfs_node.lock, append-only */
+	struct list_head link;	  /* wfs_node.reqs */
+	struct wfs_cachefile *cf; /* OPEN: what the answer brought */
+	int status;		  /* FILL: how it ended */
 	unsigned long delivered[BITS_TO_LONGS(WFS_BLOCK_MAX >> WFS_UNIT_SHIFT)];
 };
 
@@ -579,7 +579,7 @@ struct wfs_nreq {
  * @link: in the list of told nodes, under wfs_chan.lock
  * @hash: in the table of nodes
  * @forget: tells the helper that the node is gone; frees it
- * @memcg: of whoever was the first to ask for the last block, for what is offered (under @lock)
+ * @memcg: of the last reader that missed, for what is offered (under @lock)
  * @errors: recent failures, for read_folio and read_iter
  */
 struct wfs_node {
@@ -590,7 +590,7 @@ struct wfs_node {
 	u32 attr_flags;
 	char *path;
 	char *version;
-	spinlock_t lock;		/* block states, live requests */
+	spinlock_t lock; /* block states, live requests */
 	struct inode *inode;
 	bool opened;
 	bool opening;
@@ -614,13 +614,14 @@ struct wfs_node {
 	unsigned int next_error;
 };
 
-int wfs_node_create(struct inode *inode, const char *path, const char *version,
-		    u32 attr_flags, struct wfs_node **ret);
+int wfs_node_create(struct inode *inode, const char *path, const char *version, u32 attr_flags,
+		    struct wfs_node **ret);
 struct wfs_node *wfs_node_get(struct wfs_node *node);
 void wfs_node_put(struct wfs_node *node);
 /* The inode goes: tells the helper, drops the inode's reference. Does not allocate. */
 void wfs_node_evict(struct wfs_node *node);
 struct wfs_node *wfs_node_find(u64 id);
+void wfs_node_charge_to(struct wfs_node *node, struct task_struct *task);
 /* Tells a new session of all nodes that an earlier one knew. */
 void wfs_node_resume_all(struct wfs_session *ses);
 /* Starts an OPEN; node->opening was set by the caller. */
@@ -645,8 +646,8 @@ void wfs_segs_fail(struct list_head *segs, int error);
 /* ---- fill.c: blocks on their way in and out ---- */
 
 /* Makes @nreq the FILL request for a range of a block; node->lock held. */
-void wfs_fill_init(struct wfs_nreq *nreq, struct wfs_node *node, u64 block, u32 unit,
-		   u32 units, u32 why, u32 flags);
+void wfs_fill_init(struct wfs_nreq *nreq, struct wfs_node *node, u64 block, u32 unit, u32 units,
+		   u32 why, u32 flags);
 bool wfs_fill_joinable(const struct wfs_nreq *nreq, u64 block, u32 unit, u32 units, u32 why);
 int wfs_deliver(struct wfs_session *ses, const struct wfs_cmd *cmd);
 int wfs_stored(struct wfs_session *ses, const struct wfs_cmd *cmd);

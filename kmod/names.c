@@ -21,7 +21,7 @@ struct call {
 	char *str1;
 	char *str2;
 	struct wfs_attr attr;
-	void *page;		/* READDIR: the reply; READLINK: the target; MOUNT: a sentence */
+	void *page; /* READDIR: the reply; READLINK: the target; MOUNT: a sentence */
 	u32 page_len;
 };
 
@@ -203,12 +203,12 @@ static int readlink_reply(struct wfs_req *req, const struct wfs_reply *reply)
 	return 0;
 }
 
-#define CALL_OPS(kind) \
-static const struct wfs_req_ops kind##_ops = { \
-	.reply = kind##_reply, \
-	.end = call_end, \
-	.free = call_free, \
-}
+#define CALL_OPS(kind)                                 \
+	static const struct wfs_req_ops kind##_ops = { \
+		.reply = kind##_reply,                 \
+		.end = call_end,                       \
+		.free = call_free,                     \
+	}
 
 CALL_OPS(attr);
 CALL_OPS(mount);
@@ -219,8 +219,8 @@ CALL_OPS(readlink);
  * Asks and waits. On success the caller holds the call's one reference, with the
  * answer in it. A kill or the deadline ends the wait, and the request.
  */
-static int ask(struct wfs_sb *wsb, const struct wfs_req_ops *ops, u32 opcode,
-	       const char *str1, const char *str2, u32 timeout_s, struct call **ret)
+static int ask(struct wfs_sb *wsb, const struct wfs_req_ops *ops, u32 opcode, const char *str1,
+	       const char *str2, u32 timeout_s, struct call **ret)
 {
 	struct call *call;
 	int err;

@@ -35,8 +35,8 @@ static struct wfs_nreq *to_nreq(struct wfs_req *req)
  *
  * Return: 0 or -ENOMEM.
  */
-int wfs_node_create(struct inode *inode, const char *path, const char *version,
-		    u32 attr_flags, struct wfs_node **ret)
+int wfs_node_create(struct inode *inode, const char *path, const char *version, u32 attr_flags,
+		    struct wfs_node **ret)
 {
 	struct wfs_sb *wsb = WFS_SB(inode->i_sb);
 	struct wfs_node *node;
@@ -151,6 +151,28 @@ void wfs_node_put(struct wfs_node *node)
 		free_node(node);
 	}
 	wfs_sb_put(wsb);
+}
+
+/*
+ * The caller, a reader, misses a page: what is offered of the block later is charged to
+ * its memory cgroup.
+ */
+void wfs_node_charge_to(struct wfs_node *node, struct task_struct *task)
+{
+	struct mem_cgroup *memcg, *old;
+	bool same;
+
+	rcu_read_lock();
+	same = mem_cgroup_from_task(task) == READ_ONCE(node->memcg);
+	rcu_read_unlock();
+	if (same)
+		return;
+	memcg = get_mem_cgroup_from_mm(task->mm);
+	spin_lock(&node->lock);
+	old = node->memcg;
+	node->memcg = memcg;
+	spin_unlock(&node->lock);
+	mem_cgroup_put(old);
 }
 
 void wfs_node_evict(struct wfs_node *node)
@@ -360,8 +382,8 @@ void wfs_node_resume_all(struct wfs_session *ses)
 			node->opening = true;
 		spin_unlock(&node->lock);
 		if (go)
-			submit_open(nreq_alloc(GFP_NOFS | __GFP_NOFAIL), node,
-				    WFS_REQ_F_RESUME, ses->gen);
+			submit_open(nreq_alloc(GFP_NOFS | __GFP_NOFAIL), node, WFS_REQ_F_RESUME,
+				    ses->gen);
 		else
 			wfs_session_open_resumed(ses->gen);
 		wfs_node_put(node);
@@ -403,8 +425,8 @@ static long count_sums(const struct wfs_node *node, u32 window, const u64 *bits,
 	return n;
 }
 
-static void apply_map(struct wfs_node *node, struct wfs_window *win, u32 window,
-		      const u64 *bits, const u64 *sums)
+static void apply_map(struct wfs_node *node, struct wfs_window *win, u32 window, const u64 *bits,
+		      const u64 *sums)
 {
 	u64 first = wfs_geo_window_first(&node->geo, window);
 	u32 i;
@@ -461,8 +483,7 @@ static int map_reply(struct wfs_req *req, const struct wfs_reply *reply)
 	if (map->blocks != win->blocks || map->pad)
 		goto free;
 	nsums = count_sums(node, req->window, bits, win->blocks);
-	if (nsums < 0 ||
-	    reply->len != sizeof(*map) + words * sizeof(u64) + nsums * sizeof(u64))
+	if (nsums < 0 || reply->len != sizeof(*map) + words * sizeof(u64) + nsums * sizeof(u64))
 		goto free;
 	err = 0;
 	spin_lock(&node->lock);

@@ -18,13 +18,25 @@
 
 /* Those the module acts on. */
 enum {
-	OPT_BLOCK, OPT_TTL, OPT_NEGATIVE_TTL, OPT_STALE, OPT_TIMEOUT, OPT_NAME_TIMEOUT,
-	OPT_VERIFY, OPT_HUGE, OPT_PREFETCH, OPT_READAHEAD, OPT_UID, OPT_GID, OPT_MODE,
-	OPT_DMODE, OPT_HELPER,
+	OPT_BLOCK,
+	OPT_TTL,
+	OPT_NEGATIVE_TTL,
+	OPT_STALE,
+	OPT_TIMEOUT,
+	OPT_NAME_TIMEOUT,
+	OPT_VERIFY,
+	OPT_HUGE,
+	OPT_PREFETCH,
+	OPT_READAHEAD,
+	OPT_UID,
+	OPT_GID,
+	OPT_MODE,
+	OPT_DMODE,
+	OPT_HELPER,
 };
 
 /* Those passed on: endpoint and credentials by name, never secrets. */
-static const char * const helper_keys[] = {
+static const char *const helper_keys[] = {
 	"endpoint", "region", "profile", "anon", "ca", "mirror", "virtual_host",
 };
 
@@ -105,28 +117,28 @@ static int parse_ttl(struct fs_context *fc, const struct fs_parameter *param, u6
 	return 0;
 }
 
-static int parse_seconds(struct fs_context *fc, const struct fs_parameter *param,
-			 u32 min, u32 max, u32 *ret)
+static int parse_seconds(struct fs_context *fc, const struct fs_parameter *param, u32 min, u32 max,
+			 u32 *ret)
 {
 	u32 s;
 
 	if (kstrtou32(param->string, 10, &s) || s < min || s > max)
-		return invalf(fc, "wfs: %s=%s: give whole seconds from %u to %u",
-			      param->key, param->string, min, max);
+		return invalf(fc, "wfs: %s=%s: give whole seconds from %u to %u", param->key,
+			      param->string, min, max);
 	*ret = s;
 	return 0;
 }
 
-static int parse_switch(struct fs_context *fc, const struct fs_parameter *param,
-			const char *yes, const char *no, bool *ret)
+static int parse_switch(struct fs_context *fc, const struct fs_parameter *param, const char *yes,
+			const char *no, bool *ret)
 {
 	if (!strcmp(param->string, yes))
 		*ret = true;
 	else if (!strcmp(param->string, no))
 		*ret = false;
 	else
-		return invalf(fc, "wfs: %s=%s: give \"%s\" or \"%s\"",
-			      param->key, param->string, yes, no);
+		return invalf(fc, "wfs: %s=%s: give \"%s\" or \"%s\"", param->key, param->string,
+			      yes, no);
 	return 0;
 }
 
@@ -134,8 +146,8 @@ static int parse_block(struct fs_context *fc, const struct fs_parameter *param, 
 {
 	u64 bytes;
 
-	if (parse_bytes(param->string, &bytes) || !is_power_of_2(bytes) ||
-	    bytes < WFS_BLOCK_MIN || bytes > WFS_BLOCK_MAX)
+	if (parse_bytes(param->string, &bytes) || !is_power_of_2(bytes) || bytes < WFS_BLOCK_MIN ||
+	    bytes > WFS_BLOCK_MAX)
 		return invalf(fc, "wfs: block=%s: give a power of two from 64K to 64M",
 			      param->string);
 	*ret_shift = ilog2(bytes);
@@ -161,8 +173,8 @@ static int parse_mode(struct fs_context *fc, const struct fs_parameter *param, u
 	u16 mode;
 
 	if (kstrtou16(param->string, 8, &mode) || mode & ~0777)
-		return invalf(fc, "wfs: %s=%s: give permissions in octal, at most 0777",
-			      param->key, param->string);
+		return invalf(fc, "wfs: %s=%s: give permissions in octal, at most 0777", param->key,
+			      param->string);
 	/* Nothing is writable, whatever the bits say. */
 	*ret = mode;
 	return 0;
@@ -207,7 +219,7 @@ static int keep_helper_option(struct fs_context *fc, const struct fs_parameter *
 
 static int parse_source(struct fs_context *fc, struct fs_parameter *param)
 {
-	static const char * const schemes[] = { "s3://", "http://", "https://", "file:///" };
+	static const char *const schemes[] = { "s3://", "http://", "https://", "file:///" };
 	const char *s = param->string, *rest = NULL, *c;
 	int i;
 
@@ -221,14 +233,15 @@ static int parse_source(struct fs_context *fc, struct fs_parameter *param)
 		if (!strncmp(s, schemes[i], strlen(schemes[i])))
 			rest = s + strlen(schemes[i]);
 	if (!rest || (!*rest && s[0] != 'f'))
-		return invalf(fc, "wfs: source \"%s\": give s3://BUCKET[/PREFIX], http(s)://HOST/PATH/ or file:///PATH", s);
+		return invalf(fc, "wfs: source \"%s\": give s3://, http(s):// or file:///PATH", s);
 	for (c = s; *c; c++)
 		if (iscntrl(*c))
 			return invalf(fc, "wfs: the source holds a control character");
 	/* It is seen by everybody in /proc/mounts. */
 	c = strpbrk(rest, "/?#@");
 	if (c && *c == '@')
-		return invalf(fc, "wfs: the source holds a user name; put credentials into wfsd.conf");
+		return invalf(fc,
+			      "wfs: the source holds a user name; put credentials into wfsd.conf");
 	fc->source = param->string;
 	param->string = NULL;
 	return 0;
@@ -292,7 +305,7 @@ static int wfs_parse_param(struct fs_context *fc, struct fs_parameter *param)
 	return -ENOPARAM;
 }
 
-static const char * const huge_names[] = { "always", "advise", "never" };
+static const char *const huge_names[] = { "always", "advise", "never" };
 
 static void put_ttl(struct seq_buf *s, const char *key, u64 ms)
 {
@@ -316,13 +329,13 @@ static char *options_text(const struct context *ctx)
 	seq_buf_printf(&s, "block=%u\n", 1U << o->block_shift);
 	put_ttl(&s, "ttl", o->ttl_ms);
 	put_ttl(&s, "negative_ttl", o->negative_ttl_ms);
-	seq_buf_printf(&s, "stale=%s\ntimeout=%u\nname_timeout=%u\nverify=%s\nhuge=%s\n"
+	seq_buf_printf(&s,
+		       "stale=%s\ntimeout=%u\nname_timeout=%u\nverify=%s\nhuge=%s\n"
 		       "prefetch=%s\nreadahead=%llu\nuid=%u\ngid=%u\nmode=%04o\ndmode=%04o\n",
 		       o->stale ? "on" : "off", o->timeout_s, o->name_timeout_s,
-		       o->verify ? "on" : "off", huge_names[o->huge],
-		       o->prefetch ? "auto" : "off", o->readahead,
-		       from_kuid(&init_user_ns, o->uid), from_kgid(&init_user_ns, o->gid),
-		       o->mode, o->dmode);
+		       o->verify ? "on" : "off", huge_names[o->huge], o->prefetch ? "auto" : "off",
+		       o->readahead, from_kuid(&init_user_ns, o->uid),
+		       from_kgid(&init_user_ns, o->gid), o->mode, o->dmode);
 	for (i = 0; i < ARRAY_SIZE(helper_keys); i++)
 		if (ctx->helper[i])
 			seq_buf_printf(&s, "%s=%s\n", helper_keys[i], ctx->helper[i]);
@@ -448,7 +461,7 @@ int wfs_init_fs_context(struct fs_context *fc)
 		ctx->opts = wsb->opts;
 		err = copy_helper_options(ctx, wsb->text);
 		if (err)
-			return err;	/* the caller frees the context */
+			return err; /* the caller frees the context */
 	}
 	return 0;
 }

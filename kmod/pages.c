@@ -31,6 +31,7 @@ static void wfs_readahead(struct readahead_control *rac)
 	/* What is left alone here, read_folio() refuses. */
 	if (wfs_is_helper())
 		return;
+	wfs_node_charge_to(node, current);
 	while (!any || atomic64_read(&node->wsb->locked) < limit) {
 		u64 block;
 
@@ -57,6 +58,7 @@ static int wfs_read_folio(struct file *file, struct folio *folio)
 		folio_unlock(folio);
 		return err;
 	}
+	wfs_node_charge_to(node, current);
 	wfs_io_read(inode, folio, WFS_WHY_DEMAND, &segs);
 	wfs_route(node, &segs);
 	return 0;

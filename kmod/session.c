@@ -90,7 +90,7 @@ static void end_locked(struct wfs_session *ses, const char *why)
 	wfs_reqs_session_ended(ses);
 	trace_wfs_session(ses->gen, pid_nr(ses->pid), why);
 	wfs_event(WFS_EVENT_SESSION_END, 0, ses->gen, NULL, why);
-	wfs_session_put(ses);	/* the channel's reference */
+	wfs_session_put(ses); /* the channel's reference */
 }
 
 /**
@@ -170,8 +170,7 @@ void wfs_session_mount_resumed(u64 gen)
 	struct wfs_session *ses = NULL;
 
 	spin_lock(&wfs_chan.lock);
-	if (wfs_chan.session && wfs_chan.session->gen == gen &&
-	    --wfs_chan.session->mounts == 0)
+	if (wfs_chan.session && wfs_chan.session->gen == gen && --wfs_chan.session->mounts == 0)
 		ses = wfs_session_get(wfs_chan.session);
 	spin_unlock(&wfs_chan.lock);
 	if (ses) {
@@ -194,7 +193,7 @@ static void resume_mounts(struct wfs_session *ses)
 		req->flags = WFS_REQ_F_RESUME;
 		req->str1 = wsb->source;
 		req->str2 = wsb->text;
-		req->block = ses->gen;	/* whose count it is in */
+		req->block = ses->gen; /* whose count it is in */
 		spin_lock(&wfs_chan.lock);
 		ses->mounts++;
 		spin_unlock(&wfs_chan.lock);
@@ -230,7 +229,7 @@ int wfs_session_hello(struct wfs_dev *dev, struct wfs_hello *hello, struct wfs_s
 	ses = kzalloc(sizeof(*ses), GFP_KERNEL);
 	if (!ses)
 		return -ENOMEM;
-	refcount_set(&ses->refs, 2);	/* the descriptor's and the channel's */
+	refcount_set(&ses->refs, 2); /* the descriptor's and the channel's */
 	INIT_LIST_HEAD(&ses->parked);
 	ses->owner = current->files;
 	ses->pid = get_pid(task_tgid(current));
@@ -238,7 +237,7 @@ int wfs_session_hello(struct wfs_dev *dev, struct wfs_hello *hello, struct wfs_s
 	ses->opens = 1;
 
 	mutex_lock(&session_mutex);
-	old = wfs_chan.session;		/* changes under the mutex only */
+	old = wfs_chan.session; /* changes under the mutex only */
 	if (old) {
 		if (!(hello->flags & WFS_HELLO_TAKEOVER) && !session_abandoned(old)) {
 			mutex_unlock(&session_mutex);

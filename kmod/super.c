@@ -17,7 +17,7 @@
 
 #include "internal.h"
 
-static LIST_HEAD(mounts);	/* by rising id */
+static LIST_HEAD(mounts); /* by rising id */
 static DEFINE_SPINLOCK(mounts_lock);
 static atomic64_t next_mount_id;
 
@@ -154,7 +154,7 @@ static int fill_super(struct super_block *sb, const struct wfs_attr *attr)
 	sb->s_blocksize = PAGE_SIZE;
 	sb->s_blocksize_bits = PAGE_SHIFT;
 	sb->s_time_gran = 1;
-	sb->s_stack_depth = 1;		/* the cache files' filesystem */
+	sb->s_stack_depth = 1; /* the cache files' filesystem */
 	sb->s_flags |= SB_RDONLY | SB_NOATIME;
 	sb->s_iflags |= SB_I_NODEV;
 	wfs_set_xattr_handlers(sb);
@@ -208,7 +208,7 @@ int wfs_get_tree(struct fs_context *fc, const struct wfs_options *opts, char *te
 		kfree(text);
 		return -ENOMEM;
 	}
-	fc->s_fs_info = wsb;		/* dropped with the context, unless a superblock takes it */
+	fc->s_fs_info = wsb; /* dropped with the context, unless a superblock takes it */
 	if (!wfs_session_live()) {
 		errorf(fc, "wfs: no wfsd is running; start it (systemctl start wfsd), mount again");
 		return -ENOTCONN;
@@ -264,7 +264,7 @@ void wfs_kill_sb(struct super_block *sb)
 	spin_unlock(&mounts_lock);
 
 	wfs_req_abort_mount(wsb, true);
-	smp_mb();	/* pairs with wfs_sb_busy_get() */
+	smp_mb(); /* pairs with wfs_sb_busy_get() */
 	wait_var_event(&wsb->busy, !atomic_read(&wsb->busy));
 	kill_anon_super(sb);
 

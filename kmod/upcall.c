@@ -86,7 +86,7 @@ static void end_req(struct wfs_req *req, int status)
 {
 	trace_wfs_end(req->id, req->opcode, status, ktime_us_delta(ktime_get(), req->born));
 	req->ops->end(req, status);
-	wfs_req_put(req);	/* the channel's reference */
+	wfs_req_put(req); /* the channel's reference */
 }
 
 /* Ends all requests in a list that unlink_req() has filled through req->link. */
@@ -314,9 +314,19 @@ static int check_status(s32 status)
 {
 	switch (status) {
 	case 0:
-	case -ENOENT: case -EACCES: case -ESTALE: case -EIO: case -ETIMEDOUT:
-	case -ENOTDIR: case -EISDIR: case -EINVAL: case -ENOMEM: case -ENAMETOOLONG:
-	case -ELOOP: case -EDEADLK: case -EOPNOTSUPP:
+	case -ENOENT:
+	case -EACCES:
+	case -ESTALE:
+	case -EIO:
+	case -ETIMEDOUT:
+	case -ENOTDIR:
+	case -EISDIR:
+	case -EINVAL:
+	case -ENOMEM:
+	case -ENAMETOOLONG:
+	case -ELOOP:
+	case -EDEADLK:
+	case -EOPNOTSUPP:
 		return status;
 	default:
 		return -EIO;

@@ -22,37 +22,37 @@
 #include <assert.h>
 #endif
 
-#define WFS_PROTOCOL		1
-#define WFS_SUPER_MAGIC		0x77667331	/* "wfs1" */
-#define WFS_DEVICE		"/dev/wfs"
+#define WFS_PROTOCOL	1
+#define WFS_SUPER_MAGIC 0x77667331 /* "wfs1" */
+#define WFS_DEVICE	"/dev/wfs"
 
 /* The unit of delivery and of checksums, in bytes. */
-#define WFS_UNIT_SHIFT		16
-#define WFS_UNIT_SIZE		(1U << WFS_UNIT_SHIFT)
+#define WFS_UNIT_SHIFT 16
+#define WFS_UNIT_SIZE  (1U << WFS_UNIT_SHIFT)
 /* Limits of the block size, a power of two, in bytes. */
-#define WFS_BLOCK_MIN		(1U << 16)
-#define WFS_BLOCK_MAX		(1U << 26)
-#define WFS_BLOCK_DEFAULT	(1U << 22)
+#define WFS_BLOCK_MIN	  (1U << 16)
+#define WFS_BLOCK_MAX	  (1U << 26)
+#define WFS_BLOCK_DEFAULT (1U << 22)
 /*
  * A block map request covers one window of this many bytes of a file,
  * whatever the block size; its reply is at most 8192 checksums.
  */
-#define WFS_WINDOW_SHIFT	29
-#define WFS_WINDOW_UNITS	(1U << (WFS_WINDOW_SHIFT - WFS_UNIT_SHIFT))
+#define WFS_WINDOW_SHIFT 29
+#define WFS_WINDOW_UNITS (1U << (WFS_WINDOW_SHIFT - WFS_UNIT_SHIFT))
 
 /* Longest version string, path below the mount, source and message, in bytes. */
-#define WFS_VERSION_MAX		255
-#define WFS_PATH_MAX		2048
-#define WFS_SOURCE_MAX		2048
-#define WFS_OPTIONS_MAX		2048
-#define WFS_MESSAGE_MAX		512
-#define WFS_NAME_MAX		255
-#define WFS_TARGET_MAX		4095
+#define WFS_VERSION_MAX 255
+#define WFS_PATH_MAX	2048
+#define WFS_SOURCE_MAX	2048
+#define WFS_OPTIONS_MAX 2048
+#define WFS_MESSAGE_MAX 512
+#define WFS_NAME_MAX	255
+#define WFS_TARGET_MAX	4095
 
 /* Most bytes that one deliver or offer command may carry. */
-#define WFS_DELIVER_MAX		(1U << 20)
+#define WFS_DELIVER_MAX (1U << 20)
 /* Most bytes of a reply payload (a page of directory entries, a block map). */
-#define WFS_REPLY_MAX		(1U << 17)
+#define WFS_REPLY_MAX (1U << 17)
 
 /**
  * DOC: Sessions
@@ -94,16 +94,16 @@
  */
 
 /* Size of one request slot in the mapping of the device, in bytes. */
-#define WFS_SLOT_SIZE		8192
-#define WFS_SLOTS_MAX		64
+#define WFS_SLOT_SIZE 8192
+#define WFS_SLOTS_MAX 64
 
 /* Feature bits, agreed in the hello exchange. */
-#define WFS_FEATURE_IOURING	(1ULL << 0)	/* the io_uring transport */
-#define WFS_FEATURE_OFFER	(1ULL << 1)	/* WFS_CMD_OFFER is understood */
-#define WFS_FEATURES		(WFS_FEATURE_IOURING | WFS_FEATURE_OFFER)
+#define WFS_FEATURE_IOURING (1ULL << 0) /* the io_uring transport */
+#define WFS_FEATURE_OFFER   (1ULL << 1) /* WFS_CMD_OFFER is understood */
+#define WFS_FEATURES	    (WFS_FEATURE_IOURING | WFS_FEATURE_OFFER)
 
 /* struct wfs_hello.flags */
-#define WFS_HELLO_TAKEOVER	(1U << 0)	/* end a live session instead of EBUSY */
+#define WFS_HELLO_TAKEOVER (1U << 0) /* end a live session instead of EBUSY */
 
 /**
  * struct wfs_hello - argument of WFS_IOC_HELLO
@@ -164,7 +164,7 @@ struct wfs_buffers {
  * Sleeps interruptibly. Returns the number of requests. Requests that could not
  * be copied go back to the head of the list (EFAULT).
  */
-#define WFS_FETCH_NONBLOCK	(1U << 0)
+#define WFS_FETCH_NONBLOCK (1U << 0)
 struct wfs_fetch {
 	__u64 session;
 	__u64 addr;
@@ -209,28 +209,28 @@ struct wfs_fetch {
  *	To be committed with status 0.
  */
 enum wfs_opcode {
-	WFS_REQ_MOUNT		= 1,
-	WFS_REQ_UNMOUNT		= 2,
-	WFS_REQ_LOOKUP		= 3,
-	WFS_REQ_GETATTR		= 4,
-	WFS_REQ_READDIR		= 5,
-	WFS_REQ_READLINK	= 6,
-	WFS_REQ_OPEN		= 7,
-	WFS_REQ_MAP		= 8,
-	WFS_REQ_FILL		= 9,
-	WFS_REQ_FORGET		= 10,
-	WFS_REQ_RESUMED		= 11,
+	WFS_REQ_MOUNT = 1,
+	WFS_REQ_UNMOUNT = 2,
+	WFS_REQ_LOOKUP = 3,
+	WFS_REQ_GETATTR = 4,
+	WFS_REQ_READDIR = 5,
+	WFS_REQ_READLINK = 6,
+	WFS_REQ_OPEN = 7,
+	WFS_REQ_MAP = 8,
+	WFS_REQ_FILL = 9,
+	WFS_REQ_FORGET = 10,
+	WFS_REQ_RESUMED = 11,
 };
 
 /* struct wfs_request.flags */
-#define WFS_REQ_F_RESUME	(1U << 0)	/* outlived the session that knew it */
-#define WFS_REQ_F_WHOLE		(1U << 1)	/* FILL: the first request for the block */
-#define WFS_REQ_F_BAD		(1U << 2)	/* FILL: the cached copy is wrong: drop it, fetch afresh */
+#define WFS_REQ_F_RESUME (1U << 0) /* outlived the session that knew it */
+#define WFS_REQ_F_WHOLE	 (1U << 1) /* FILL: the first request for the block */
+#define WFS_REQ_F_BAD	 (1U << 2) /* FILL: the cached copy is wrong: drop it, fetch afresh */
 
 /* Why a block is wanted, most urgent first (struct wfs_request.why). */
-#define WFS_WHY_DEMAND		0	/* a reader sleeps on it */
-#define WFS_WHY_READAHEAD	1
-#define WFS_WHY_PREFETCH	2	/* advice: WILLNEED, wfs prefetch */
+#define WFS_WHY_DEMAND	  0 /* a reader sleeps on it */
+#define WFS_WHY_READAHEAD 1
+#define WFS_WHY_PREFETCH  2 /* advice: WILLNEED, wfs prefetch */
 
 /**
  * struct wfs_request - one request, as it lies in a slot
@@ -275,7 +275,7 @@ struct wfs_request {
 };
 
 /* struct wfs_attr.flags */
-#define WFS_ATTR_UNCACHED	(1U << 0)	/* no usable validator: never on NVMe */
+#define WFS_ATTR_UNCACHED (1U << 0) /* no usable validator: never on NVMe */
 
 /**
  * struct wfs_attr - what a name is
@@ -310,7 +310,7 @@ struct wfs_mount_reply {
 };
 
 /* struct wfs_readdir_reply.flags */
-#define WFS_READDIR_EOF		(1U << 0)	/* no entry follows these */
+#define WFS_READDIR_EOF (1U << 0) /* no entry follows these */
 
 /**
  * struct wfs_dirent - one entry in a reply to WFS_REQ_READDIR
@@ -383,16 +383,16 @@ struct wfs_map_reply {
  *	asked again. Payload: path, no NUL; empty for all.
  */
 enum wfs_op {
-	WFS_CMD_FETCH		= 1,
-	WFS_CMD_COMMIT		= 2,
-	WFS_CMD_COMMIT_FETCH	= 3,
-	WFS_CMD_DELIVER		= 4,
-	WFS_CMD_STORED		= 5,
-	WFS_CMD_DROPPED		= 6,
-	WFS_CMD_EVICT		= 7,
-	WFS_CMD_EVICTED		= 8,
-	WFS_CMD_OFFER		= 9,
-	WFS_CMD_INVALIDATE	= 10,
+	WFS_CMD_FETCH = 1,
+	WFS_CMD_COMMIT = 2,
+	WFS_CMD_COMMIT_FETCH = 3,
+	WFS_CMD_DELIVER = 4,
+	WFS_CMD_STORED = 5,
+	WFS_CMD_DROPPED = 6,
+	WFS_CMD_EVICT = 7,
+	WFS_CMD_EVICTED = 8,
+	WFS_CMD_OFFER = 9,
+	WFS_CMD_INVALIDATE = 10,
 };
 
 /**
@@ -431,13 +431,13 @@ struct wfs_cmd {
 	__u64 pad;
 };
 
-#define WFS_IOC_MAGIC		'w'
-#define WFS_IOC_HELLO		_IOWR(WFS_IOC_MAGIC, 0x60, struct wfs_hello)
-#define WFS_IOC_ATTACH		_IOW(WFS_IOC_MAGIC, 0x61, struct wfs_attach)
-#define WFS_IOC_BUFFERS		_IOW(WFS_IOC_MAGIC, 0x62, struct wfs_buffers)
-#define WFS_IOC_DETACH		_IO(WFS_IOC_MAGIC, 0x63)
-#define WFS_IOC_FETCH		_IOW(WFS_IOC_MAGIC, 0x64, struct wfs_fetch)
-#define WFS_IOC_CMD		_IOW(WFS_IOC_MAGIC, 0x65, struct wfs_cmd)
+#define WFS_IOC_MAGIC	'w'
+#define WFS_IOC_HELLO	_IOWR(WFS_IOC_MAGIC, 0x60, struct wfs_hello)
+#define WFS_IOC_ATTACH	_IOW(WFS_IOC_MAGIC, 0x61, struct wfs_attach)
+#define WFS_IOC_BUFFERS _IOW(WFS_IOC_MAGIC, 0x62, struct wfs_buffers)
+#define WFS_IOC_DETACH	_IO(WFS_IOC_MAGIC, 0x63)
+#define WFS_IOC_FETCH	_IOW(WFS_IOC_MAGIC, 0x64, struct wfs_fetch)
+#define WFS_IOC_CMD	_IOW(WFS_IOC_MAGIC, 0x65, struct wfs_cmd)
 
 /*
  * Questions about one file, on any descriptor inside a mount (O_PATH excepted);
@@ -485,16 +485,16 @@ struct wfs_prefetch {
 	__u64 len;
 };
 
-#define WFS_IOC_FILE_INFO	_IOR(WFS_IOC_MAGIC, 0x70, struct wfs_file_info)
-#define WFS_IOC_PREFETCH	_IOW(WFS_IOC_MAGIC, 0x71, struct wfs_prefetch)
+#define WFS_IOC_FILE_INFO _IOR(WFS_IOC_MAGIC, 0x70, struct wfs_file_info)
+#define WFS_IOC_PREFETCH  _IOW(WFS_IOC_MAGIC, 0x71, struct wfs_prefetch)
 
 /*
  * Generic netlink family: control, never data. Initial network namespace only.
  * Changes (INVALIDATE) need CAP_NET_ADMIN.
  */
-#define WFS_GENL_NAME		"wfs"
-#define WFS_GENL_VERSION	1
-#define WFS_GENL_GROUP		"events"
+#define WFS_GENL_NAME	 "wfs"
+#define WFS_GENL_VERSION 1
+#define WFS_GENL_GROUP	 "events"
 
 /**
  * enum wfs_genl_cmd - commands and notifications
@@ -517,31 +517,32 @@ enum wfs_genl_cmd {
 enum wfs_genl_attr {
 	WFS_GENL_ATTR_UNSPEC,
 	WFS_GENL_ATTR_PAD,
-	WFS_GENL_ATTR_MOUNT_ID,		/* u64 */
-	WFS_GENL_ATTR_SOURCE,		/* string */
-	WFS_GENL_ATTR_OPTIONS,		/* string */
-	WFS_GENL_ATTR_BLOCK_SIZE,	/* u32, bytes */
-	WFS_GENL_ATTR_NODES,		/* u64, live nodes */
-	WFS_GENL_ATTR_PENDING,		/* u64, outstanding requests */
-	WFS_GENL_ATTR_HELPER,		/* u32, pid of the helper, 0: none */
-	WFS_GENL_ATTR_SESSION,		/* u64 */
-	WFS_GENL_ATTR_STATS,		/* binary, u64[WFS_STAT_MAX], see enum wfs_stat */
-	WFS_GENL_ATTR_PATH,		/* string */
-	WFS_GENL_ATTR_EVENT,		/* u32, enum wfs_event */
-	WFS_GENL_ATTR_TEXT,		/* string */
+	WFS_GENL_ATTR_MOUNT_ID,	  /* u64 */
+	WFS_GENL_ATTR_SOURCE,	  /* string */
+	WFS_GENL_ATTR_OPTIONS,	  /* string */
+	WFS_GENL_ATTR_BLOCK_SIZE, /* u32, bytes */
+	WFS_GENL_ATTR_NODES,	  /* u64, live nodes */
+	WFS_GENL_ATTR_PENDING,	  /* u64, outstanding requests */
+	WFS_GENL_ATTR_HELPER,	  /* u32, pid of the helper, 0: none */
+	WFS_GENL_ATTR_SESSION,	  /* u64 */
+	WFS_GENL_ATTR_STATS,	  /* binary, u64[WFS_STAT_MAX], see enum wfs_stat */
+	WFS_GENL_ATTR_PATH,	  /* string */
+	WFS_GENL_ATTR_EVENT,	  /* u32, enum wfs_event */
+	WFS_GENL_ATTR_TEXT,	  /* string */
 	__WFS_GENL_ATTR_MAX,
 };
-#define WFS_GENL_ATTR_MAX	(__WFS_GENL_ATTR_MAX - 1)
+
+#define WFS_GENL_ATTR_MAX (__WFS_GENL_ATTR_MAX - 1)
 
 /* enum wfs_event - what a notification is about (WFS_GENL_ATTR_EVENT) */
 enum wfs_event {
-	WFS_EVENT_MOUNT		= 1,
-	WFS_EVENT_UNMOUNT	= 2,
-	WFS_EVENT_SESSION	= 3,	/* a helper said hello */
-	WFS_EVENT_SESSION_END	= 4,
-	WFS_EVENT_CORRUPT	= 5,	/* a cached block failed its check */
-	WFS_EVENT_TIMEOUT	= 6,	/* a request ended by its deadline */
-	WFS_EVENT_STALE		= 7,	/* something known was served past its ttl */
+	WFS_EVENT_MOUNT = 1,
+	WFS_EVENT_UNMOUNT = 2,
+	WFS_EVENT_SESSION = 3, /* a helper said hello */
+	WFS_EVENT_SESSION_END = 4,
+	WFS_EVENT_CORRUPT = 5, /* a cached block failed its check */
+	WFS_EVENT_TIMEOUT = 6, /* a request ended by its deadline */
+	WFS_EVENT_STALE = 7,   /* something known was served past its ttl */
 };
 
 /**
@@ -550,28 +551,28 @@ enum wfs_event {
  * Append only. Bytes unless said.
  */
 enum wfs_stat {
-	WFS_STAT_READ_BYTES,		/* given to read() and splice() */
-	WFS_STAT_READS,			/* calls */
-	WFS_STAT_NVME_READS,		/* reads of cache files */
+	WFS_STAT_READ_BYTES, /* given to read() and splice() */
+	WFS_STAT_READS,	     /* calls */
+	WFS_STAT_NVME_READS, /* reads of cache files */
 	WFS_STAT_NVME_BYTES,
 	WFS_STAT_FILL_REQUESTS,
-	WFS_STAT_FILL_AGAIN,		/* requests for units delivered before */
-	WFS_STAT_DELIVER_BYTES,		/* copied into folios */
-	WFS_STAT_DELIVER_UNUSED,	/* delivered with nobody waiting */
-	WFS_STAT_OFFER_BYTES,		/* offered and taken */
-	WFS_STAT_STORED,		/* blocks */
-	WFS_STAT_DROPPED,		/* blocks */
-	WFS_STAT_EVICTED,		/* blocks */
-	WFS_STAT_CORRUPT,		/* units that failed their check */
-	WFS_STAT_FAULTS,		/* faults that missed the page cache */
-	WFS_STAT_RANDOM_FAULTS,		/* of those, served with one small folio */
-	WFS_STAT_LOOKUPS,		/* name requests: lookup, revalidation */
-	WFS_STAT_READDIRS,		/* directory pages asked */
-	WFS_STAT_STALE,			/* names served past their ttl */
-	WFS_STAT_TIMEOUTS,		/* requests ended by their deadline */
-	WFS_STAT_ERRORS,		/* folios failed */
-	WFS_STAT_SESSIONS,		/* helper sessions since load */
-	WFS_STAT_LOCKED_BYTES,		/* now: folios locked in flight */
+	WFS_STAT_FILL_AGAIN,	 /* requests for units delivered before */
+	WFS_STAT_DELIVER_BYTES,	 /* copied into folios */
+	WFS_STAT_DELIVER_UNUSED, /* delivered with nobody waiting */
+	WFS_STAT_OFFER_BYTES,	 /* offered and taken */
+	WFS_STAT_STORED,	 /* blocks */
+	WFS_STAT_DROPPED,	 /* blocks */
+	WFS_STAT_EVICTED,	 /* blocks */
+	WFS_STAT_CORRUPT,	 /* units that failed their check */
+	WFS_STAT_FAULTS,	 /* faults that missed the page cache */
+	WFS_STAT_RANDOM_FAULTS,	 /* of those, served with one small folio */
+	WFS_STAT_LOOKUPS,	 /* name requests: lookup, revalidation */
+	WFS_STAT_READDIRS,	 /* directory pages asked */
+	WFS_STAT_STALE,		 /* names served past their ttl */
+	WFS_STAT_TIMEOUTS,	 /* requests ended by their deadline */
+	WFS_STAT_ERRORS,	 /* folios failed */
+	WFS_STAT_SESSIONS,	 /* helper sessions since load */
+	WFS_STAT_LOCKED_BYTES,	 /* now: folios locked in flight */
 	WFS_STAT_MAX,
 };
 
