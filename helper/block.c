@@ -226,6 +226,8 @@ static void block_count(const struct block *block, const struct fetch_wait *wait
 {
 	uint64_t len = block_bytes(block, wait->want->unit, wait->want->units);
 
+	if (!block->error && wait->want->why == FETCH_PREFETCH)
+		counter_add(prefetch_bytes, len);
 	if (block->error) {
 		counter_add(failed_requests, 1);
 	} else if (wait->held) {

@@ -28,13 +28,19 @@ struct mount_list {
 
 static void mounts_one(void *arg, const struct control_mount *mount)
 {
+	cleanup_free char *options = strdup(mount->options);
 	struct mount_list *list = arg;
 
+	/* Lines in the protocol, commas for people. */
+	for (char *p = options; p && *p; p++)
+		if (*p == '\n')
+			*p = p[1] ? ',' : '\0';
 	json_array_append_new(list->mounts,
 			      json_pack("{s:I, s:s, s:s, s:I, s:I, s:I, s:I}", "mount",
 					(json_int_t)mount->id, "source", mount->source, "options",
-					mount->options, "block_size", (json_int_t)mount->block_size,
-					"nodes", (json_int_t)mount->nodes, "pending",
+					options ? options : "", "block_size",
+					(json_int_t)mount->block_size, "nodes",
+					(json_int_t)mount->nodes, "pending",
 					(json_int_t)mount->pending, "helper",
 					(json_int_t)mount->helper));
 }

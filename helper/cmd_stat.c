@@ -34,17 +34,38 @@ static json_t *stat_kernel(uint64_t mount, struct control_stats *ret)
 	return all;
 }
 
-/* What was delivered and nobody waited for, against the rest, speaks for smaller blocks. */
+/* Bytes that were fetched ahead on purpose, as the daemon counts them. */
+static uint64_t stat_prefetched(void)
+{
+	struct client *client = NULL;
+	json_t *result = NULL;
+	json_int_t bytes = 0;
+
+	if (!client_open(&client) &&
+	    !client_ask(client, json_pack("{s:s}", "command", "stat"), NULL, NULL, &result))
+		bytes = json_integer_value(
+			json_object_get(json_object_get(result, "counters"), "prefetch_bytes"));
+	json_decref(result);
+	client_close(client);
+	return (uint64_t)bytes;
+}
+
+/*
+ * What was delivered and nobody waited for speaks for smaller blocks, if it is more than
+ * what was waited for, and was not fetched ahead.
+ */
 static uint32_t stat_hint(const struct wfs_file_info *info, const struct control_stats *stats)
 {
 	uint64_t used = stats->values[WFS_STAT_DELIVER_BYTES];
-	uint64_t unused = stats->values[WFS_STAT_DELIVER_UNUSED];
-	uint64_t share = used ? (used + unused) / used : 1;
+	uint64_t unused = stats->values[WFS_STAT_DELIVER_UNUSED], ahead, share;
 	uint32_t block = info->block_size;
 
-	if (used + unused < 16ULL * block)
+	/* Without a daemon there is nobody to ask; the answer would be a guess. */
+	if (!stats->helper || !used || unused < 16ULL * block || unused < used)
 		return 0;
-	for (; share >= 2 && block > WFS_BLOCK_MIN; share /= 2)
+	ahead = stat_prefetched();
+	unused = unused > ahead ? unused - ahead : 0;
+	for (share = (used + unused) / used; share >= 2 && block > WFS_BLOCK_MIN; share /= 2)
 		block /= 2;
 	return block < info->block_size ? block : 0;
 }

@@ -26,6 +26,7 @@
 	  "Bytes of requests answered by the helper from the cache file")                       \
 	X(served_peer_requests, counter, "Requests answered from a peer")                       \
 	X(served_peer_bytes, counter, "Bytes of requests answered from a peer")                 \
+	X(prefetch_bytes, counter, "Bytes of requests that nobody waited for")                  \
 	X(failed_requests, counter, "Requests that ended with an error")                        \
 	X(duplicate_fetches, counter, "Blocks fetched again while they were still known")       \
 	X(blocks_stored, counter, "Blocks durable in the cache")                                \
