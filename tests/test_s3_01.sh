@@ -56,7 +56,7 @@ require umount "$mnt"
 
 began=$SECONDS
 check_fails "wrong secret: the mount is refused" "" mount_wfs "s3://$bucket-wrong" "$mnt"
-check_fails "wrong secret: it says why" "credential" mount_wfs "s3://$bucket-wrong" "$mnt"
+check_fails "wrong secret: it says why" "secret key is wrong" mount_wfs "s3://$bucket-wrong" "$mnt"
 at_most $((SECONDS - began)) $((10 * time_scale)) "wrong secret: at once"
 check "no secret in the daemon's log" sh -c "! grep -q '$WFS_S3_SECRET' '$wfsd_log'"
 check "no secret among the mounts" sh -c "! grep -q '$WFS_S3_SECRET' /proc/mounts"
