@@ -322,6 +322,10 @@ void requests_fill(struct kernel *kernel, struct wfs_request *request)
 		request_reply(kernel, request, -EINVAL, NULL, 0);
 		return;
 	}
+	/* Read from there once more it is checked again, and fetched if it is wrong indeed. */
+	if (request->flags & WFS_REQ_F_BAD)
+		log_warn("%s: block %llu in the cache failed the kernel's check",
+			 object_path(node->object), (unsigned long long)request->block);
 	fill = calloc(1, sizeof(*fill));
 	if (!fill) {
 		node_unref(node);
