@@ -75,7 +75,7 @@ demo: deps
 
 # ---- tests -----------------------------------------------------------------
 
-.PHONY: check check-all built vm
+.PHONY: check check-all built vm reload
 # K and DEBUG choose one kernel; without them all that the files ask for. The module for
 # the debug kernel is made by tests/run, beside the tests on the others.
 kernels	= $(if $(DEBUG),debug,$(if $(filter command line environment,$(origin K)),$(K)))
@@ -98,6 +98,10 @@ check-all: deps
 vm: deps
 	+@$(MAKE) -s helper modules K=$(K)
 	@vm/run -k $(K) -I
+
+# Into the VM that `make vm` runs elsewhere.
+reload:
+	+@kernel=$$(vm/reload --kernel) && $(MAKE) -s helper modules K=$$kernel && vm/reload
 
 # ---- sources -----------------------------------------------------------------
 
