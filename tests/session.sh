@@ -24,7 +24,8 @@ if [ "$1" = -x ]; then
 fi
 export WFS_TIME_SCALE=$scale
 export WFS_TEST_TMP=/var/tmp/wfs-test
-export WFS_RUN_ID=$(uname -r | tr -c 'a-z0-9\n' -)-$RANDOM
+WFS_RUN_ID=$(uname -r | tr -c 'a-z0-9\n' -)-$RANDOM
+export WFS_RUN_ID
 group=/sys/fs/cgroup/wfs-test
 saved=/var/tmp/wfs-saved
 
