@@ -87,6 +87,12 @@ int fetch_start(struct core *core, struct fetch_want *want)
 		block->why = want->why;
 		block->worker = fetch_home(core, want);
 		block->queued_ns = wait->started_ns;
+		/* One that is on its way already is checked, or has never been in the file. */
+		if (want->bad && want->object->file) {
+			block->cache_failed = true;
+			counter_add(blocks_corrupt, 1);
+			store_forget(want->object->file, want->block);
+		}
 	} else {
 		fetch_raise(block, want->why);
 	}
@@ -112,10 +118,11 @@ int fetch_start(struct core *core, struct fetch_want *want)
 
 void fetch_promote(struct fetch_want *want, enum fetch_why why)
 {
-	struct fetch_wait *wait = want->opaque;
 	struct core *core = want->object->core;
+	struct fetch_wait *wait;
 
 	SCOPED_LOCK(&core->lock);
+	wait = want->opaque;
 	if (wait && wait->block)
 		fetch_raise(wait->block, why);
 }
