@@ -6,6 +6,7 @@
 #ifndef WFS_FETCH_H
 #define WFS_FETCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "object.h"
 
@@ -27,6 +28,7 @@ struct fetch_want {
 	uint64_t block;
 	uint32_t unit, units;
 	enum fetch_why why;
+	bool bad; /* the copy in the cache file was found wrong: from the origin, then */
 	void (*data)(struct fetch_want *want, uint32_t unit, uint32_t units, const void *bytes,
 		     uint32_t len);
 	void (*done)(struct fetch_want *want, int error, const char *message);
@@ -36,13 +38,19 @@ struct fetch_want {
 /*
  * Asks for the want's range. A block already in a buffer is handed over from there; one
  * that is durable in the cache file is read from it; else one ranged GET brings the whole
- * block (neighbours are joined), retried within the retry budget. Called on a worker's
- * thread; callbacks are never made from inside this call. -errno: nothing was started.
+ * block (neighbours are joined), retried within the retry budget. Any thread; a worker's
+ * is told on its own thread where that is possible. Callbacks are never made from inside
+ * this call. -errno: nothing was started.
  */
 int fetch_start(struct core *core, struct fetch_want *want);
 /* More urgent than before (a queued prefetch somebody now waits for). */
 void fetch_promote(struct fetch_want *want, enum fetch_why why);
-/* Gives the buffer back, after done(); before done() it cancels: done() is not called. */
+/*
+ * Gives the buffer back, after done(); before done() it cancels: done() is not called. Any
+ * thread, also from inside the want's own callbacks. If one of them runs on another
+ * thread, waits for it: hold no lock that a callback takes. Buffers are what others wait
+ * for: release soon after done().
+ */
 void fetch_release(struct fetch_want *want);
 
 #endif /* WFS_FETCH_H */

@@ -9,6 +9,7 @@
 #ifndef WFS_OBJECT_H
 #define WFS_OBJECT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include "origin.h"
 
@@ -17,7 +18,8 @@ struct object;
 
 /*
  * What the channel must be told of an object; set by the channel when the kernel
- * opens it. Called on some worker's thread, with no lock held.
+ * opens it. Called on some worker's thread (evict, evicted: the store's), with no lock
+ * held. Bytes and sums are good until the call returns.
  */
 struct object_watch {
 	/* Block durable in the cache file. sums: one XXH64 per unit. */
@@ -42,6 +44,9 @@ struct object_watch {
  */
 int object_open(struct core *core, struct origin *origin, const char *path,
 		const struct origin_attr *attr, uint32_t block_shift, struct object **ret);
+/* Is any block of it in the cache, so that an earlier open found it fit to be kept? Any thread. */
+bool object_recorded(struct core *core, struct origin *origin, const char *path,
+		     const struct origin_attr *attr, uint32_t block_shift);
 struct object *object_ref(struct object *object);
 void object_unref(struct object *object);
 
