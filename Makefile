@@ -87,6 +87,7 @@ built: helper tests unit
 	done
 
 check: deps
+	@echo 'building module, programs and tests' >&2
 	+@$(MAKE) -s built $(if $(kernels),K=$(kernels))
 	@tests/run $(if $(kernels),-k "$(kernels)") $(if $(T),-t '$(T)')
 
