@@ -47,4 +47,4 @@ $(O)/obj/%.o: $(SRC)/%.c $(O)/obj/flags
 .PHONY: FORCE
 FORCE:
 
--include $(wildcard $(O)/obj/*.d)
+-include $(wildcard $(O)/obj/*.d $(O)/obj/*/*.d)
