@@ -224,6 +224,7 @@ static void flight_done(void *arg, const struct origin_result *result, uint64_t 
 {
 	struct flight *flight = arg;
 	struct core *core = flight->worker->core;
+	struct origin_result why = *result;
 	int64_t pause;
 
 	flight->call = NULL;
@@ -236,26 +237,29 @@ static void flight_done(void *arg, const struct origin_result *result, uint64_t 
 		return;
 	}
 	/* An answer that was good but short is the same to us as a broken connection. */
-	if (result->error && !result->transient) {
-		flight_fail(flight, result->error, result->message);
+	if (!why.error) {
+		why.error = -EIO;
+		why.transient = true;
+		why.message = "the origin's answer was too short";
+	}
+	if (!why.transient) {
+		flight_fail(flight, why.error, why.message);
 		return;
 	}
-	if (result->error == -ETIMEDOUT)
+	if (why.error == -ETIMEDOUT)
 		counter_add(stalls, 1);
 	flight->base = (flight->base + bytes) & ~(FLIGHT_ALIGN - 1);
 	if (bytes >= FLIGHT_ALIGN)
 		retry_start(&flight->retry, core->config->retry_budget_ms);
-	pause = retry_next(&flight->retry, result);
+	pause = retry_next(&flight->retry, &why);
 	if (pause < 0 || !flight_wanted(flight)) {
-		flight_fail(flight, result->error ? result->error : -EIO,
-			    result->message ? result->message :
-					      "the origin's answer was too short");
+		flight_fail(flight, why.error, why.message);
 		return;
 	}
 	counter_add(retries, 1);
 	log_debug("%s at %llu: %s; trying again in %lld ms", object_path(flight->object),
 		  (unsigned long long)(flight->offset + flight->base),
-		  result->message ? result->message : "the answer was too short", (long long)pause);
+		  why.message ? why.message : "it failed", (long long)pause);
 	loop_timer_start(flight->worker->loop, &flight->timer, (uint64_t)pause);
 }
 

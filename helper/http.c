@@ -330,13 +330,13 @@ static void by_curl(struct http_call *call, CURLcode code)
 			    text);
 		return;
 	case CURLE_URL_MALFORMAT:
-	case CURLE_UNSUPPORTED_PROTOCOL:
 	case CURLE_COULDNT_RESOLVE_PROXY:
 	case CURLE_FILESIZE_EXCEEDED:
 	case CURLE_BAD_FUNCTION_ARGUMENT:
 		transient = false;
 		break;
 	default:
+		/* CURLE_UNSUPPORTED_PROTOCOL too: what is left of an answer that was too long. */
 		break;
 	}
 	/* libcurl's own sentences name hosts and ports, no paths and no headers. */
