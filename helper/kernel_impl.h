@@ -37,10 +37,6 @@ struct node {
 	struct object *object;
 	struct object_watch watch;
 	bool watched;
-	pthread_mutex_t lock;
-	/* Blocks that were stored while the kernel had a fill of them open: told again after it. */
-	uint64_t *early;
-	size_t early_count;
 	struct node *next;
 };
 
@@ -99,7 +95,5 @@ struct node *node_find(struct kernel *kernel, uint64_t id);
 int node_create(struct kernel *kernel, uint64_t id, struct object *object);
 void node_unref(struct node *node);
 void node_forget(struct kernel *kernel, uint64_t id);
-/* A fill of the block was answered: what was stored meanwhile is told now. */
-void node_settled(struct node *node, uint64_t block);
 
 #endif /* WFS_KERNEL_IMPL_H */

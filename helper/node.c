@@ -13,8 +13,6 @@
 #define LOG_AREA "node"
 #include "log.h"
 
-#define SUMS_MAX (WFS_BLOCK_MAX / WFS_UNIT_SIZE)
-
 static void told(const struct node *node, const char *what, uint64_t block, int r)
 {
 	/* ENOENT: nobody reads the object any more. ESTALE: the session is over. */
@@ -33,33 +31,6 @@ static struct wfs_cmd node_cmd(const struct node *node, enum wfs_op op, uint64_t
 	return cmd;
 }
 
-/* The kernel has a fill of the block open: it is told again when that is answered. */
-static void early_add(struct node *node, uint64_t block)
-{
-	uint64_t *early;
-
-	SCOPED_LOCK(&node->lock);
-	early = reallocarray(node->early, node->early_count + 1, sizeof(*early));
-	if (!early) {
-		log_warn("node %llu, block %llu: not told as stored, no memory",
-			 (unsigned long long)node->id, (unsigned long long)block);
-		return;
-	}
-	node->early = early;
-	early[node->early_count++] = block;
-}
-
-static bool early_take(struct node *node, uint64_t block)
-{
-	SCOPED_LOCK(&node->lock);
-	for (size_t i = 0; i < node->early_count; i++)
-		if (node->early[i] == block) {
-			node->early[i] = node->early[--node->early_count];
-			return true;
-		}
-	return false;
-}
-
 static void watch_stored(struct object_watch *watch, uint64_t block, const uint64_t *sums,
 			 uint32_t units)
 {
@@ -67,9 +38,8 @@ static void watch_stored(struct object_watch *watch, uint64_t block, const uint6
 	struct wfs_cmd cmd = node_cmd(node, WFS_CMD_STORED, block);
 	int r = channel_call_with(&node->kernel->session, &cmd, sums, units * sizeof(*sums));
 
-	if (r == -EBUSY)
-		early_add(node, block);
-	else
+	/* EBUSY: it is cached already, or has no cache file there yet and will be asked for. */
+	if (r != -EBUSY)
 		told(node, "stored", block, r);
 }
 
@@ -133,8 +103,6 @@ void node_unref(struct node *node)
 	if (node->watched)
 		object_unwatch(node->object, &node->watch);
 	object_unref(node->object);
-	pthread_mutex_destroy(&node->lock);
-	free(node->early);
 	free(node);
 }
 
@@ -184,7 +152,6 @@ int node_create(struct kernel *kernel, uint64_t id, struct object *object)
 	node->id = id;
 	node->kernel = kernel;
 	node->object = object;
-	pthread_mutex_init(&node->lock, NULL);
 	node->watch = (struct object_watch){
 		.stored = watch_stored,
 		.dropped = watch_dropped,
@@ -205,16 +172,4 @@ int node_create(struct kernel *kernel, uint64_t id, struct object *object)
 	*bucket(kernel, id) = node;
 	kernel->node_count++;
 	return 0;
-}
-
-void node_settled(struct node *node, uint64_t block)
-{
-	uint64_t bitmap = 0, sums[SUMS_MAX];
-	size_t count = 0;
-
-	if (!early_take(node, block))
-		return;
-	if (object_map(node->object, block, 1, &bitmap, sums, &count) || !(bitmap & 1))
-		return;
-	watch_stored(&node->watch, block, sums, (uint32_t)count);
 }

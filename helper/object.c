@@ -100,6 +100,9 @@ int object_open(struct core *core, struct origin *origin, const char *path,
 	}
 	if (block_shift < 16 || block_shift > 26)
 		return -EINVAL;
+	/* No file is as long: a server's word is not taken for it. */
+	if (attr->size > INT64_MAX - (1 << 26))
+		return -EFBIG;
 	if (1ULL << (block_shift - BUFFER_UNIT_SHIFT) > buffers_units(core->buffers) / 2 &&
 	    attr->size > 0) {
 		log_error("%s: two blocks of %llu bytes do not fit into buffer_memory; raise it or use a smaller block=",
@@ -131,6 +134,15 @@ int object_open(struct core *core, struct origin *origin, const char *path,
 	}
 	*ret = object;
 	return 0;
+}
+
+bool object_recorded(struct core *core, struct origin *origin, const char *path,
+		     const struct origin_attr *attr, uint32_t block_shift)
+{
+	const struct store_key key = { origin_identity(origin), path, attr->version, attr->size,
+				       block_shift };
+
+	return core->store && store_file_recorded(core->store, &key);
 }
 
 struct object *object_ref(struct object *object)

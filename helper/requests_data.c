@@ -46,19 +46,26 @@ static void open_commit(struct kernel *kernel, struct wfs_request *request, int 
 	free(request);
 }
 
+static struct origin_attr open_attr(const struct opening *opening, unsigned int flags)
+{
+	struct origin_attr attr = {
+		.mode = S_IFREG,
+		.flags = flags,
+		.size = opening->request->file_size,
+	};
+
+	memcpy(attr.version, opening->version, strlen(opening->version) + 1);
+	return attr;
+}
+
 static void open_object(struct opening *opening, unsigned int flags)
 {
 	struct wfs_request *request = opening->request;
 	struct kernel *kernel = opening->kernel;
-	struct origin_attr attr = {
-		.mode = S_IFREG,
-		.flags = flags,
-		.size = request->file_size,
-	};
+	const struct origin_attr attr = open_attr(opening, flags);
 	struct object *object = NULL;
 	int fd = -1, r;
 
-	memcpy(attr.version, opening->version, strlen(opening->version) + 1);
 	r = object_open(kernel->core, opening->mount->origin, opening->path, &attr,
 			request->block_shift, &object);
 	if (!r)
@@ -116,12 +123,17 @@ void requests_open(struct kernel *kernel, struct wfs_request *request)
 	opening->request = request;
 	opening->path = strings[0];
 	opening->version = strings[1];
-	if (request->flags & WFS_REQ_F_RESUME) {
-		/* The kernel holds a cache file of it: it was found fit to be kept. */
-		open_object(opening, 0);
-		return;
-	}
 	mount_terms(opening->mount, NAMES_FOREVER, &terms);
+	if (request->flags & WFS_REQ_F_RESUME) {
+		attr = open_attr(opening, 0);
+		/* It was found fit to be kept; otherwise that is asked again, not for long. */
+		if (object_recorded(kernel->core, opening->mount->origin, opening->path, &attr,
+				    request->block_shift)) {
+			open_object(opening, 0);
+			return;
+		}
+		terms.hasty = true;
+	}
 	terms.max_absent_ms = 0;
 	r = names_lookup(opening->mount->names, opening->path, &terms, &attr, open_known, opening);
 	if (r != -EINPROGRESS)
@@ -209,7 +221,6 @@ struct deliver {
 static void fill_put(struct fill *fill)
 {
 	struct kernel *kernel = fill->kernel;
-	uint64_t block = fill->want.block;
 	struct node *node = fill->node;
 
 	if (atomic_fetch_sub(&fill->pending, 1) > 1)
@@ -217,7 +228,6 @@ static void fill_put(struct fill *fill)
 	fetch_release(&fill->want);
 	request_reply(kernel, fill->request, atomic_load(&fill->error), NULL, 0);
 	free(fill);
-	node_settled(node, block);
 	node_unref(node);
 }
 
@@ -322,7 +332,7 @@ void requests_fill(struct kernel *kernel, struct wfs_request *request)
 		request_reply(kernel, request, -EINVAL, NULL, 0);
 		return;
 	}
-	/* Read from there once more it is checked again, and fetched if it is wrong indeed. */
+	/* Not read from there once more, where it might seem right this time. */
 	if (request->flags & WFS_REQ_F_BAD)
 		log_warn("%s: block %llu in the cache failed the kernel's check",
 			 object_path(node->object), (unsigned long long)request->block);
@@ -338,6 +348,7 @@ void requests_fill(struct kernel *kernel, struct wfs_request *request)
 		.unit = request->unit,
 		.units = request->units,
 		.why = fill_why(request->why),
+		.bad = request->flags & WFS_REQ_F_BAD,
 		.data = fill_data,
 		.done = fill_done,
 	};

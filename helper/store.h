@@ -53,6 +53,8 @@ void store_reload(struct store *store, const struct config *config);
 /* Ties the directories' locks to a ring, so that they outlive its writes. */
 int store_register(struct store *store, struct io_uring *ring);
 
+/* Is any block of it recorded? */
+bool store_file_recorded(struct store *store, const struct store_key *key);
 /* Finds or makes the data file. *ret holds one reference. */
 int store_file_open(struct store *store, const struct store_key *key, struct store_file **ret);
 struct store_file *store_file_ref(struct store_file *file);

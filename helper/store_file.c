@@ -223,6 +223,17 @@ static int store_file_find(struct store *store, struct store_file *file)
 	return -ENOENT;
 }
 
+bool store_file_recorded(struct store *store, const struct store_key *key)
+{
+	struct index_hash hash = store_hash(key);
+	struct store_found found = { key, 0, 0 };
+
+	for (size_t i = 0; i < store->dir_count; i++)
+		if (!index_find(store->dirs[i].index, &hash, store_found, &found))
+			return true;
+	return false;
+}
+
 int store_file_open(struct store *store, const struct store_key *key, struct store_file **ret)
 {
 	struct index_hash hash = store_hash(key);
