@@ -226,10 +226,15 @@ uint64_t index_bytes(struct index *index)
 {
 	MDB_envinfo info;
 	MDB_stat stat;
+	int rc;
 
-	if (mdb_env_info(index->env, &info) || mdb_env_stat(index->env, &stat))
-		return 0;
-	return (info.me_last_pgno + 1) * stat.ms_psize;
+	/* What these read lies in the map. */
+	pthread_rwlock_rdlock(&index->map_lock);
+	rc = mdb_env_info(index->env, &info);
+	if (!rc)
+		rc = mdb_env_stat(index->env, &stat);
+	pthread_rwlock_unlock(&index->map_lock);
+	return rc ? 0 : (info.me_last_pgno + 1) * stat.ms_psize;
 }
 
 uint64_t index_starts(struct index *index)
