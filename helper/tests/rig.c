@@ -98,13 +98,10 @@ static void rig_done(struct fetch_want *want, int error, const char *message)
 	mine->done++;
 }
 
-void rig_want(struct rig *rig, struct rig_want *want, struct object *object, uint64_t block,
-	      uint32_t unit, uint32_t units, enum fetch_why why)
+struct fetch_want rig_want_of(struct object *object, uint64_t block, uint32_t unit, uint32_t units,
+			      enum fetch_why why)
 {
-	memset(want, 0, sizeof(*want));
-	want->copy = calloc(units, 65536);
-	assert_non_null(want->copy);
-	want->want = (struct fetch_want){
+	return (struct fetch_want){
 		.object = object,
 		.block = block,
 		.unit = unit,
@@ -113,6 +110,15 @@ void rig_want(struct rig *rig, struct rig_want *want, struct object *object, uin
 		.data = rig_data,
 		.done = rig_done,
 	};
+}
+
+void rig_want(struct rig *rig, struct rig_want *want, struct object *object, uint64_t block,
+	      uint32_t unit, uint32_t units, enum fetch_why why)
+{
+	memset(want, 0, sizeof(*want));
+	want->copy = calloc(units, 65536);
+	assert_non_null(want->copy);
+	want->want = rig_want_of(object, block, unit, units, why);
 	assert_int_equal(fetch_start(rig->core, &want->want), 0);
 }
 

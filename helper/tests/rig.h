@@ -37,6 +37,9 @@ struct rig_want {
 	_Atomic int done; /* 1: done() was called, and the want released from there */
 	int error;
 };
+/* To be started by fetch_start(), as part of a rig_want with room in copy. */
+struct fetch_want rig_want_of(struct object *object, uint64_t block, uint32_t unit, uint32_t units,
+			      enum fetch_why why);
 void rig_want(struct rig *rig, struct rig_want *want, struct object *object, uint64_t block,
 	      uint32_t unit, uint32_t units, enum fetch_why why);
 /* Waits for the end. Returns the error. */
