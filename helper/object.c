@@ -90,6 +90,7 @@ int object_open(struct core *core, struct origin *origin, const char *path,
 	const char *identity = origin_identity(origin);
 	uint64_t hash = object_hash(identity, path, attr, block_shift);
 	struct object *object, *other;
+	uint64_t longest;
 
 	pthread_mutex_lock(&core->table_lock);
 	object = object_find(core, hash, identity, path, attr, block_shift);
@@ -103,10 +104,10 @@ int object_open(struct core *core, struct origin *origin, const char *path,
 	/* No file is as long: a server's word is not taken for it. */
 	if (attr->size > INT64_MAX - (1 << 26))
 		return -EFBIG;
-	if (1ULL << (block_shift - BUFFER_UNIT_SHIFT) > buffers_units(core->buffers) / 2 &&
-	    attr->size > 0) {
+	longest = attr->size < 1ULL << block_shift ? attr->size : 1ULL << block_shift;
+	if (longest >> BUFFER_UNIT_SHIFT > buffers_units(core->buffers) / 2) {
 		log_error("%s: two blocks of %llu bytes do not fit into buffer_memory; raise it or use a smaller block=",
-			  path, 1ULL << block_shift);
+			  path, (unsigned long long)longest);
 		return -ENOMEM;
 	}
 	object = object_create(core, origin, path, attr, block_shift);
