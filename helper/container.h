@@ -6,7 +6,7 @@
 
 /* The structure that the member pointed to lies in. */
 #ifndef container_of
-#define container_of(ptr, type, member) ((type *)((char *)(ptr) - offsetof(type, member)))
+#define container_of(ptr, type, member) ((type *)(((char *)(ptr)) - offsetof(type, member)))
 #endif
 
 #endif /* WFS_CONTAINER_H */

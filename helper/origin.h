@@ -39,8 +39,8 @@ struct origin_settings {
 	long stall_timeout_ms;		/* no byte for so long; 0: 10000 */
 };
 
-/* origin_attr.flags */
-#define ORIGIN_WEAK	(1u << 0)	/* no proof of a version: nothing may be kept on NVMe (WFS_ATTR_UNCACHED) */
+/* origin_attr.flags. No proof of a version: nothing may be kept on NVMe (WFS_ATTR_UNCACHED). */
+#define ORIGIN_WEAK (1u << 0)
 
 struct origin_attr {
 	mode_t mode;			/* S_IFREG, S_IFDIR, S_IFLNK */
@@ -67,7 +67,8 @@ struct origin_result {
 	bool transient;			/* try again: 5xx, 429, reset, stall, timeout */
 	uint32_t retry_after_ms;	/* as the server asked, 0: it did not */
 	unsigned int status;		/* HTTP status of the last answer, 0: none */
-	const char *message;		/* a sentence without secrets, NULL when error is 0; valid in the callback */
+	/* A sentence without secrets, NULL when error is 0; valid in the callback. */
+	const char *message;
 };
 
 /*

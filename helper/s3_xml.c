@@ -61,6 +61,11 @@ struct entry {
 	struct origin_attr attr;
 };
 
+struct pending {
+	struct pending *next;
+	struct entry entry;
+};
+
 struct parse {
 	XML_Parser parser;
 	enum element stack[DEPTH_MAX];
@@ -74,10 +79,7 @@ struct parse {
 	struct s3_listing listing;
 	bool is_listing, truncated, encoded;
 	/* EncodingType may stand after the entries. */
-	struct pending {
-		struct pending *next;
-		struct entry entry;
-	} *first, **last;
+	struct pending *first, **last;
 	struct entry entry;
 	int error;
 
