@@ -151,6 +151,11 @@ void wfs_block_set_bad(struct wfs_window *win, u32 index)
 	atomic_or(ST_BAD, &win->st[index]);
 }
 
+bool wfs_block_is_bad(const struct wfs_window *win, u32 index)
+{
+	return atomic_read(&win->st[index]) & ST_BAD;
+}
+
 bool wfs_block_test_clear_bad(struct wfs_window *win, u32 index)
 {
 	return atomic_fetch_andnot(ST_BAD, &win->st[index]) & ST_BAD;
@@ -180,13 +185,20 @@ void wfs_block_unpin(struct wfs_window *win, u32 index)
 	atomic_sub(ST_PIN, &win->st[index]);
 }
 
-/* Cached and unpinned becomes evicting; false otherwise. */
+/*
+ * Unpinned and not on its way in becomes evicting; false otherwise. Pins count whatever
+ * the state: a block found bad may still be being read.
+ */
 bool wfs_block_try_evict(struct wfs_window *win, u32 index)
 {
 	int old = atomic_read(&win->st[index]);
 
 	do {
-		if ((old & ST_STATE) != WFS_BLOCK_CACHED || old >= ST_PIN)
+		int state = old & ST_STATE;
+
+		if ((state != WFS_BLOCK_CACHED && state != WFS_BLOCK_ABSENT &&
+		     state != WFS_BLOCK_UNKNOWN) ||
+		    old >= ST_PIN)
 			return false;
 	} while (!atomic_try_cmpxchg(&win->st[index], &old, WFS_BLOCK_EVICTING));
 	return true;
@@ -214,17 +226,16 @@ void wfs_block_store_sums(struct wfs_window *win, u32 index, const u64 *sums, u3
 }
 
 /*
- * Gives the window room for sums (win->nsums of them, kvmalloc()ed); it is freed if
- * there is some already.
+ * Gives the window room for sums (win->nsums of them, kvmalloc()ed). Return: NULL if it
+ * was taken; the room if there is some already, for the caller to free without the lock.
  */
-void wfs_window_give_sums(struct wfs_window *win, u64 *sums)
+u64 *wfs_window_give_sums(struct wfs_window *win, u64 *sums)
 {
-	if (win->sums) {
-		kvfree(sums);
-		return;
-	}
+	if (win->sums)
+		return sums;
 	win->sums = sums;
 	lru_touch(win);
+	return NULL;
 }
 
 static u64 *take_sums(struct wfs_window *win)

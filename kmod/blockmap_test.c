@@ -95,6 +95,9 @@ static void test_pins_outlive_states(struct kunit *test)
 	KUNIT_EXPECT_EQ(test, wfs_block_state(win, 0), WFS_BLOCK_ABSENT);
 	wfs_block_set(win, 0, WFS_BLOCK_CACHED);
 	KUNIT_EXPECT_FALSE(test, wfs_block_try_evict(win, 0));
+	/* Nor may it be evicted where it only counts as absent. */
+	wfs_block_set_bad(win, 0);
+	KUNIT_EXPECT_FALSE(test, wfs_block_try_evict(win, 0));
 	wfs_block_unpin(win, 0);
 	KUNIT_EXPECT_TRUE(test, wfs_block_try_evict(win, 0));
 	wfs_window_free(win);
@@ -134,7 +137,7 @@ static void test_sums(struct kunit *test)
 	room = kvmalloc_array(win->nsums, sizeof(u64), GFP_KERNEL);
 	KUNIT_ASSERT_NOT_NULL(test, room);
 	spin_lock(&owner);
-	wfs_window_give_sums(win, room);
+	KUNIT_EXPECT_NULL(test, wfs_window_give_sums(win, room));
 	wfs_block_store_sums(win, 2, sums, 16);
 	KUNIT_EXPECT_TRUE(test, wfs_block_has_sums(win, 2));
 	KUNIT_EXPECT_FALSE(test, wfs_block_has_sums(win, 1));

@@ -13,6 +13,8 @@
 #include <linux/bvec.h>
 #include <linux/cred.h>
 #include <linux/file.h>
+#include <linux/huge_mm.h>
+#include <linux/magic.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/uio.h>
@@ -57,6 +59,7 @@ struct wfs_cread {
 
 /* Sums and copies go through the kernel's map of all memory. */
 static_assert(!IS_ENABLED(CONFIG_HIGHMEM));
+static_assert((PAGE_SIZE << HPAGE_PMD_ORDER) / WFS_UNIT_SIZE <= CREAD_UNITS);
 
 static struct workqueue_struct *read_wq;
 
@@ -76,6 +79,7 @@ int wfs_cachefile_open(int fd, struct wfs_cachefile **ret)
 	if (!file)
 		return -EINVAL;
 	if (!S_ISREG(file_inode(file)->i_mode) || !file_inode(file)->i_sb->s_bdev ||
+	    file_inode(file)->i_sb->s_magic == FUSE_SUPER_MAGIC ||
 	    (file->f_mode & (FMODE_READ | FMODE_CAN_READ | FMODE_CAN_ODIRECT)) !=
 		    (FMODE_READ | FMODE_CAN_READ | FMODE_CAN_ODIRECT) ||
 	    !(file->f_flags & O_DIRECT)) {
@@ -168,6 +172,9 @@ static bool take_direct(struct wfs_cread *cr)
 	for (i = 0; i < cr->units; i++) {
 		size_t folio_off, unit_off;
 
+		/* Ended by an earlier read, and perhaps the folio with it. */
+		if (wfs_seg_claimed(seg, cr->unit + i))
+			continue;
 		wfs_seg_span(seg, cr->unit + i, &folio_off, &unit_off);
 		if (verify &&
 		    !check_unit(cr, folio_address(seg->io->folio) + folio_off, seg->block, i)) {

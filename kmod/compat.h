@@ -20,6 +20,12 @@
 #define wfs_uring_payload(ioucmd) ((ioucmd)->cmd)
 #endif
 
+#ifdef WFS_HAVE_TASK_DEAD
+#define WFS_TASK_DEAD IO_URING_F_TASK_DEAD
+#else
+#define WFS_TASK_DEAD 0
+#endif
+
 #ifndef WFS_HAVE_CANCELABLE
 /* Commands cannot be cancelled: flush and release of the device end them. */
 #define IO_URING_F_CANCEL 0
@@ -61,7 +67,7 @@ static inline void wfs_mapping_set_orders(struct address_space *mapping, unsigne
 #endif
 
 #ifdef WFS_HAVE_MNT_IDMAP
-#define wfs_idmap mnt_idmap
+#define wfs_idmap			       mnt_idmap
 #define wfs_fillattr(idmap, mask, inode, stat) generic_fillattr(idmap, mask, inode, stat)
 #else
 #define wfs_idmap user_namespace

@@ -67,10 +67,17 @@ static void end_fetch(struct io_uring_cmd *ioucmd, int res, unsigned int issue_f
 
 void wfs_end_parked(struct list_head *parked)
 {
-	struct parked *p, *next;
+	struct parked *p;
 
-	list_for_each_entry_safe(p, next, parked, link) {
-		list_del_init(&p->link);
+	for (;;) {
+		/* A command that is being cancelled takes itself off this list too. */
+		spin_lock(&wfs_chan.lock);
+		p = list_first_entry_or_null(parked, struct parked, link);
+		if (p)
+			list_del_init(&p->link);
+		spin_unlock(&wfs_chan.lock);
+		if (!p)
+			return;
 		end_fetch(to_ioucmd(p), -ECANCELED, IO_URING_F_UNLOCKED);
 	}
 }
@@ -80,16 +87,18 @@ static void fetch_task_work(struct io_uring_cmd *ioucmd, unsigned int issue_flag
 {
 	struct parked *p = to_parked(ioucmd);
 	struct wfs_session *ses = p->dev->ses;
+	/* The submitter, or its ring, is going away: no request for it. */
+	bool gone = current->flags & (PF_EXITING | PF_KTHREAD) || issue_flags & WFS_TASK_DEAD;
 	int n = -ECANCELED;
 
-	if (!(current->flags & (PF_EXITING | PF_KTHREAD))) {
+	if (!gone) {
 		n = wfs_take_requests(ses, p->dev->slots + p->slot * WFS_SLOT_SIZE, WFS_SLOT_SIZE,
 				      p->max);
 		if (!n)
 			n = -ECANCELED;
 	}
 	spin_lock(&wfs_chan.lock);
-	if (n < 0 && !ses->dead && !(current->flags & (PF_EXITING | PF_KTHREAD))) {
+	if (n < 0 && !ses->dead && !gone) {
 		/* Another took the request: wait for the next. */
 		list_add_tail(&p->link, &ses->parked);
 		n = 0;
@@ -137,7 +146,8 @@ static int fetch(struct wfs_dev *dev, struct io_uring_cmd *ioucmd, const struct 
 	struct wfs_session *ses = dev->ses;
 	int n;
 
-	if (cmd->slot >= dev->nslots || !cmd->max)
+	/* A parked command may hold nothing of its ring that others wait for. */
+	if (cmd->slot >= dev->nslots || !cmd->max || ioucmd->flags & IORING_URING_CMD_FIXED)
 		return -EINVAL;
 	if (test_and_set_bit_lock(cmd->slot, &dev->busy))
 		return -EBUSY;

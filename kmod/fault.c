@@ -46,7 +46,10 @@ static bool looks_random(struct wfs_inode *wi, pgoff_t index)
 
 static bool resident(struct address_space *mapping, pgoff_t index)
 {
-	return xa_load(&mapping->i_pages, index);
+	void *entry = xa_load(&mapping->i_pages, index);
+
+	/* What reclaim has left behind is no folio. */
+	return entry && !xa_is_value(entry);
 }
 
 static vm_fault_t wfs_fault(struct vm_fault *vmf)

@@ -22,16 +22,17 @@ static int wfs_file_open(struct inode *inode, struct file *file)
 }
 
 /* The page cache makes EIO of every failure: say what it was, if it is still known. */
-static ssize_t real_error(struct inode *inode, loff_t pos, ssize_t ret)
+static ssize_t real_error(struct inode *inode, loff_t pos, size_t len, ssize_t ret)
 {
 	if (ret == -EIO)
-		return wfs_node_recent_error(WFS_I(inode)->node, pos) ?: -EIO;
+		return wfs_node_recent_error(WFS_I(inode)->node, pos, len) ?: -EIO;
 	return ret;
 }
 
 static ssize_t wfs_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
+	size_t len = iov_iter_count(to);
 	loff_t pos = iocb->ki_pos;
 	ssize_t ret;
 
@@ -41,7 +42,7 @@ static ssize_t wfs_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	wfs_count(WFS_SB(inode->i_sb), WFS_STAT_READS, 1);
 	if (ret > 0)
 		wfs_count(WFS_SB(inode->i_sb), WFS_STAT_READ_BYTES, ret);
-	return real_error(inode, pos, ret);
+	return real_error(inode, pos, len, ret);
 }
 
 static ssize_t wfs_splice_read(struct file *file, loff_t *ppos, struct pipe_inode_info *pipe,
@@ -53,7 +54,7 @@ static ssize_t wfs_splice_read(struct file *file, loff_t *ppos, struct pipe_inod
 
 	if (ret > 0)
 		wfs_count(WFS_SB(inode->i_sb), WFS_STAT_READ_BYTES, ret);
-	return real_error(inode, pos, ret);
+	return real_error(inode, pos, len, ret);
 }
 
 /* WILLNEED brings the blocks of the whole range near; the rest is as everywhere. */
@@ -64,8 +65,8 @@ static int wfs_fadvise(struct file *file, loff_t offset, loff_t len, int advice)
 
 	if (advice == POSIX_FADV_WILLNEED && offset >= 0 && len >= 0 && offset < size &&
 	    !wfs_is_helper())
-		wfs_io_prefetch(WFS_I(inode)->node, offset,
-				len && len < size - offset ? len : size - offset);
+		return wfs_io_prefetch(WFS_I(inode)->node, offset,
+				       len && len < size - offset ? len : size - offset);
 	return generic_fadvise(file, offset, len, advice);
 }
 

@@ -158,6 +158,8 @@ static void fill_end(struct wfs_req *req, int status)
 	struct wfs_window *win;
 
 	nreq->status = status;
+	if (req->why == WFS_WHY_PREFETCH)
+		atomic_dec(&req->wsb->prefetches);
 	if (status)
 		wfs_node_note_error(node, req->block, status);
 	spin_lock(&node->lock);
@@ -216,6 +218,25 @@ static struct wfs_node *node_of(const struct wfs_cmd *cmd, int *ret_err)
 	return node;
 }
 
+/* node->lock held. */
+static int make_cached(struct wfs_node *node, struct wfs_window *win, u32 index, const u64 *sums,
+		       u32 units)
+{
+	switch (wfs_block_state(win, index)) {
+	case WFS_BLOCK_UNKNOWN:
+	case WFS_BLOCK_ABSENT:
+	case WFS_BLOCK_FILLING:
+	case WFS_BLOCK_HELD:
+		if (!node->cf)
+			return -EBUSY;
+		wfs_block_set(win, index, WFS_BLOCK_CACHED);
+		wfs_block_store_sums(win, index, sums, units);
+		return 0;
+	default:
+		return -EBUSY;
+	}
+}
+
 /**
  * wfs_stored() - a block is durable in the cache file
  * @ses: the helper's session
@@ -254,24 +275,13 @@ int wfs_stored(struct wfs_session *ses, const struct wfs_cmd *cmd)
 
 	spin_lock(&node->lock);
 	if (room) {
-		wfs_window_give_sums(win, room);
-		room = NULL;
+		room = wfs_window_give_sums(win, room);
 	}
-	err = -EBUSY;
-	switch (wfs_block_state(win, index)) {
-	case WFS_BLOCK_UNKNOWN:
-	case WFS_BLOCK_ABSENT:
-	case WFS_BLOCK_FILLING:
-	case WFS_BLOCK_HELD:
-		if (!node->cf)
-			break;
-		wfs_block_set(win, index, WFS_BLOCK_CACHED);
-		wfs_block_store_sums(win, index, sums, units);
-		err = 0;
-		break;
-	default:
-		break;
-	}
+	/* Of a session that was taken over meanwhile, perhaps another cache file's. */
+	if (READ_ONCE(ses->dead))
+		err = -ESTALE;
+	else
+		err = make_cached(node, win, index, sums, units);
 	spin_unlock(&node->lock);
 	if (!err)
 		wfs_count(node->wsb, WFS_STAT_STORED, 1);
@@ -295,7 +305,8 @@ int wfs_dropped(struct wfs_session *ses, const struct wfs_cmd *cmd)
 		return err;
 	spin_lock(&node->lock);
 	win = window_of(node, cmd->block);
-	if (win && wfs_block_state(win, index_of(node, cmd->block)) == WFS_BLOCK_HELD)
+	if (win && !READ_ONCE(ses->dead) &&
+	    wfs_block_state(win, index_of(node, cmd->block)) == WFS_BLOCK_HELD)
 		wfs_block_set(win, index_of(node, cmd->block), WFS_BLOCK_ABSENT);
 	spin_unlock(&node->lock);
 	wfs_count(node->wsb, WFS_STAT_DROPPED, 1);
@@ -321,31 +332,23 @@ int wfs_evict(struct wfs_session *ses, const struct wfs_cmd *cmd)
 	node = node_of(cmd, &err);
 	if (!node)
 		return err;
-	spin_lock(&node->lock);
-	win = window_of(node, cmd->block);
 	i = index_of(node, cmd->block);
-	err = 0;
-	if (win) {
-		/* A map that was answered before this would be wrong after it. */
-		if (win->asked)
-			win->stale = true;
-		switch (wfs_block_state(win, i)) {
-		case WFS_BLOCK_CACHED:
-			if (!wfs_block_try_evict(win, i))
-				err = -EBUSY;
-			break;
-		case WFS_BLOCK_UNKNOWN:
-		case WFS_BLOCK_ABSENT:
-			wfs_block_set(win, i, WFS_BLOCK_EVICTING);
-			break;
-		case WFS_BLOCK_FILLING:
-		case WFS_BLOCK_HELD:
-			err = -EBUSY;
-			break;
-		case WFS_BLOCK_EVICTING:
-			break;
-		}
+	/* Made if need be, so that a map asked from now on finds the state. */
+	win = wfs_node_window(node, wfs_geo_window_of(&node->geo, cmd->block));
+	if (!win) {
+		wfs_node_put(node);
+		return -ENOMEM;
 	}
+	spin_lock(&node->lock);
+	/* A map that was answered before this would be wrong after it. */
+	if (win->asked)
+		win->stale = true;
+	if (READ_ONCE(ses->dead))
+		err = -ESTALE;
+	else if (wfs_block_state(win, i) == WFS_BLOCK_EVICTING || wfs_block_try_evict(win, i))
+		err = 0;
+	else
+		err = -EBUSY;
 	spin_unlock(&node->lock);
 	trace_wfs_evict(node->id, cmd->block, err);
 	wfs_node_put(node);
@@ -365,12 +368,14 @@ int wfs_evicted(struct wfs_session *ses, const struct wfs_cmd *cmd)
 		return err;
 	spin_lock(&node->lock);
 	win = window_of(node, cmd->block);
-	if (win && wfs_block_state(win, index_of(node, cmd->block)) == WFS_BLOCK_EVICTING) {
+	if (win && !READ_ONCE(ses->dead) &&
+	    wfs_block_state(win, index_of(node, cmd->block)) == WFS_BLOCK_EVICTING) {
 		wfs_block_set(win, index_of(node, cmd->block), WFS_BLOCK_ABSENT);
 		list_for_each_entry(nreq, &node->reqs, link) {
 			if (nreq->req.opcode != WFS_REQ_FILL || nreq->req.block != cmd->block)
 				continue;
-			wfs_block_set(win, index_of(node, cmd->block), WFS_BLOCK_FILLING);
+			if (nreq->req.flags & WFS_REQ_F_WHOLE)
+				wfs_block_set(win, index_of(node, cmd->block), WFS_BLOCK_FILLING);
 			wfs_req_release(&nreq->req);
 		}
 	}

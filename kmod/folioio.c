@@ -9,6 +9,7 @@
  * parts have ended, and is uptodate if none failed.
  */
 #include <linux/highmem.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "internal.h"
@@ -19,7 +20,7 @@ static LLIST_HEAD(dead_ios);
 static void reap_ios(struct work_struct *work);
 static DECLARE_WORK(reap_work, reap_ios);
 
-/* Fewer outstanding prefetch requests than this, or further ones are left out. */
+/* More outstanding prefetch requests of a mount than this are left out. */
 #define PREFETCH_MAX 4096
 
 static void free_io(struct wfs_io *io)
@@ -76,6 +77,7 @@ static void finish_io(struct wfs_io *io)
 			wfs_count(wsb, WFS_STAT_ERRORS, 1);
 		}
 		atomic64_sub(io->locked, &wsb->locked);
+		atomic64_sub(io->locked, &io->node->locked);
 		/* Not ours any more from here on. */
 		io->folio = NULL;
 		folio_end_read(folio, !io->error);
@@ -98,6 +100,12 @@ static u32 part_of(const struct wfs_seg *seg, u32 unit)
 bool wfs_seg_claim(struct wfs_seg *seg, u32 unit)
 {
 	return !test_and_set_bit(part_of(seg, unit), &seg->io->claimed);
+}
+
+/* Whether somebody has ended, or is ending, that part. */
+bool wfs_seg_claimed(const struct wfs_seg *seg, u32 unit)
+{
+	return test_bit(part_of(seg, unit), &seg->io->claimed);
 }
 
 void wfs_seg_end_unit(struct wfs_seg *seg, int error)
@@ -217,6 +225,7 @@ void wfs_io_read(struct inode *inode, struct folio *folio, u32 why, struct list_
 	ihold(inode);
 	io->inode = inode;
 	atomic64_add(io->locked, &node->wsb->locked);
+	atomic64_add(io->locked, &node->locked);
 	cut_segs(io, segs);
 	put_io(io);
 	return;
@@ -260,8 +269,11 @@ int wfs_io_probe(struct wfs_node *node)
 		}
 		err = err ?: io->error;
 		put_io(io);
+		if (!err && fatal_signal_pending(current))
+			err = -EINTR;
 		if (err)
 			return err;
+		cond_resched();
 	}
 	return 0;
 }
@@ -282,10 +294,14 @@ int wfs_io_prefetch(struct wfs_node *node, u64 pos, u64 len)
 	u64 count = ((pos + len - 1) >> shift) - first + 1;
 	u64 i;
 
-	for (i = 0; i < min_t(u64, count, PREFETCH_MAX); i++) {
-		struct wfs_io *io = alloc_io(node, WFS_IO_PREFETCH, 1);
+	for (i = 0; i < count; i++) {
+		struct wfs_io *io;
 		LIST_HEAD(segs);
 
+		if (fatal_signal_pending(current) ||
+		    atomic_read(&node->wsb->prefetches) >= PREFETCH_MAX)
+			break;
+		io = alloc_io(node, WFS_IO_PREFETCH, 1);
 		if (!io)
 			return -ENOMEM;
 		io->why = WFS_WHY_PREFETCH;
@@ -294,6 +310,7 @@ int wfs_io_prefetch(struct wfs_node *node, u64 pos, u64 len)
 		cut_segs(io, &segs);
 		put_io(io);
 		wfs_route(node, &segs);
+		cond_resched();
 	}
 	return 0;
 }
@@ -313,7 +330,8 @@ static void gather(struct wfs_seg *seg, struct list_head *rest, struct list_head
 	if (seg->io->bytes >= WFS_UNIT_SIZE || seg->units != 1)
 		return;
 	while ((next = list_first_entry_or_null(rest, struct wfs_seg, link)) &&
-	       next->block == seg->block && next->unit == seg->unit && next->units == 1)
+	       next->io->kind == WFS_IO_READ && next->block == seg->block &&
+	       next->unit == seg->unit && next->units == 1)
 		list_move_tail(&next->link, to);
 }
 
@@ -456,8 +474,10 @@ static enum action new_fill(struct route *r, enum wfs_block_state state)
 	} else {
 		wfs_count(node->wsb, WFS_STAT_FILL_AGAIN, 1);
 	}
-	if (r->win && state == WFS_BLOCK_ABSENT)
+	if (r->win && flags & WFS_REQ_F_WHOLE && state == WFS_BLOCK_ABSENT)
 		wfs_block_set(r->win, r->index, WFS_BLOCK_FILLING);
+	if (prefetch)
+		atomic_inc(&node->wsb->prefetches);
 	wfs_fill_init(nreq, node, seg->block, unit, units, seg->io->why, flags);
 	if (!prefetch)
 		wfs_nreq_join(nreq, seg);
@@ -476,7 +496,8 @@ static enum action route_fill(struct route *r)
 	if (kind == WFS_IO_PROBE)
 		return DO_END;
 	if (kind == WFS_IO_PREFETCH &&
-	    (state == WFS_BLOCK_HELD || any_fill(r->node, r->seg->block)))
+	    (state == WFS_BLOCK_HELD || any_fill(r->node, r->seg->block) ||
+	     atomic_read(&r->node->wsb->prefetches) >= PREFETCH_MAX))
 		return DO_END;
 	nreq = find_fill(r->node, r->seg);
 	if (nreq) {

@@ -71,10 +71,12 @@ struct wfs_options {
  * @text: the options in their canonical form, "key=value" lines
  * @link: in the list of mounts
  * @sb: valid while !@dying and s_active is held
+ * @asked_gen: session that was asked to mount it
  * @dying: no request is accepted any more (under wfs_chan.lock)
  * @names_gen: names and attributes learnt under another value are to be asked again
  * @busy: cache reads and offers in flight, waited for by unmount
  * @locked: bytes of folios locked in flight
+ * @prefetches: outstanding requests that nobody waits for
  * @nodes: live nodes
  * @next_node: source of node ids
  */
@@ -86,10 +88,12 @@ struct wfs_sb {
 	struct wfs_options opts;
 	struct list_head link;
 	struct super_block *sb;
+	u64 asked_gen;
 	bool dying;
 	atomic_t names_gen;
 	atomic_t busy;
 	atomic64_t locked;
+	atomic_t prefetches;
 	atomic64_t nodes;
 	u64 __percpu *stats;
 };
@@ -282,6 +286,7 @@ int wfs_io_prefetch(struct wfs_node *node, u64 pos, u64 len);
 void wfs_route(struct wfs_node *node, struct list_head *segs);
 /* Claims unit @unit of the block for the segment's folio: true: the caller must end it. */
 bool wfs_seg_claim(struct wfs_seg *seg, u32 unit);
+bool wfs_seg_claimed(const struct wfs_seg *seg, u32 unit);
 void wfs_seg_end_unit(struct wfs_seg *seg, int error);
 /* Fails all units of the segment that nobody has claimed. */
 void wfs_seg_fail(struct wfs_seg *seg, int error);
@@ -343,6 +348,7 @@ enum wfs_block_state wfs_block_state(const struct wfs_window *win, u32 index);
 void wfs_block_set(struct wfs_window *win, u32 index, enum wfs_block_state state);
 /* The cached copy is wrong: absent, and to be fetched afresh. */
 void wfs_block_set_bad(struct wfs_window *win, u32 index);
+bool wfs_block_is_bad(const struct wfs_window *win, u32 index);
 bool wfs_block_test_clear_bad(struct wfs_window *win, u32 index);
 bool wfs_block_pin(struct wfs_window *win, u32 index);
 void wfs_block_unpin(struct wfs_window *win, u32 index);
@@ -350,7 +356,7 @@ bool wfs_block_try_evict(struct wfs_window *win, u32 index);
 bool wfs_block_has_sums(const struct wfs_window *win, u32 index);
 const u64 *wfs_block_sums(const struct wfs_window *win, u32 index);
 void wfs_block_store_sums(struct wfs_window *win, u32 index, const u64 *sums, u32 units);
-void wfs_window_give_sums(struct wfs_window *win, u64 *sums);
+u64 *wfs_window_give_sums(struct wfs_window *win, u64 *sums);
 void wfs_window_drop_sums(struct wfs_window *win);
 /* A new session: what only the last one knew is unknown again; all of it if @all. */
 void wfs_window_forget(struct wfs_window *win, bool all);
@@ -399,6 +405,7 @@ enum wfs_req_state {
  * @link: in wfs_chan.front or .pending, or in the node's list of held requests
  * @session: generation that it was sent to
  * @deadline: jiffies, 0: none
+ * @released: to be sent at once although submitted as held
  * @kill: ended with this while a reply was being taken
  * @born: when it was submitted, for tracing
  * @node: keeps a reference, but for FORGET
@@ -419,6 +426,7 @@ struct wfs_req {
 	u64 session;
 	unsigned long deadline;
 	ktime_t born;
+	bool released;
 	int kill;
 	struct wfs_sb *wsb;
 	struct wfs_node *node;
@@ -518,6 +526,8 @@ void wfs_session_end(struct wfs_session *ses, const char *why);
 struct wfs_session *wfs_session_get(struct wfs_session *ses);
 void wfs_session_put(struct wfs_session *ses);
 bool wfs_session_live(void);
+/* A mount has been listed: tells the session, if it is another than was asked. */
+void wfs_session_add_mount(struct wfs_sb *wsb);
 pid_t wfs_session_pid(u64 *ret_gen);
 /* Is the caller the helper itself, which would wait for itself? */
 bool wfs_is_helper(void);
@@ -580,7 +590,9 @@ struct wfs_nreq {
  * @hash: in the table of nodes
  * @forget: tells the helper that the node is gone; frees it
  * @memcg: of the last reader that missed, for what is offered (under @lock)
- * @errors: recent failures, for read_folio and read_iter
+ * @errors: recent failures, by ranges of blocks, for read_folio and read_iter
+ * @last_error: the newest of them
+ * @locked: bytes of folios locked in flight
  */
 struct wfs_node {
 	refcount_t refs;
@@ -607,11 +619,13 @@ struct wfs_node {
 	struct wfs_req forget;
 	struct mem_cgroup *memcg;
 	struct {
-		u64 block;
+		u64 first;
+		u64 last;
 		unsigned long until;
 		int error;
 	} errors[WFS_NODE_ERRORS];
-	unsigned int next_error;
+	unsigned int last_error;
+	atomic64_t locked;
 };
 
 int wfs_node_create(struct inode *inode, const char *path, const char *version, u32 attr_flags,
@@ -639,7 +653,7 @@ static inline void wfs_nreq_join(struct wfs_nreq *nreq, struct wfs_seg *seg)
 void wfs_nreq_free(struct wfs_req *req);
 void wfs_node_ask_map(struct wfs_node *node, struct wfs_nreq *nreq, u32 window);
 void wfs_node_note_error(struct wfs_node *node, u64 block, int error);
-int wfs_node_recent_error(struct wfs_node *node, loff_t pos);
+int wfs_node_recent_error(struct wfs_node *node, loff_t pos, u64 len);
 u64 wfs_node_cached_bytes(struct wfs_node *node);
 void wfs_segs_fail(struct list_head *segs, int error);
 

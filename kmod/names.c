@@ -13,6 +13,11 @@
 
 #include "internal.h"
 
+/* No object is larger, and offsets in windows and blocks are sure not to overflow. */
+#define SIZE_LIMIT (1ULL << 48)
+/* Longest wait for a page of a listing where the mount sets no limit; the directory is locked. */
+#define LISTING_TIMEOUT_S 100
+
 /* A question, its strings, and room for the answer. */
 struct call {
 	struct wfs_req req;
@@ -64,7 +69,7 @@ static bool good_version(const struct wfs_attr *attr)
 
 static bool good_attr(const struct wfs_attr *attr)
 {
-	if (attr->flags & ~WFS_ATTR_UNCACHED || attr->size > MAX_LFS_FILESIZE ||
+	if (attr->flags & ~WFS_ATTR_UNCACHED || attr->size > SIZE_LIMIT ||
 	    attr->mtime_nsec >= NSEC_PER_SEC || !good_version(attr))
 		return false;
 	switch (attr->mode) {
@@ -270,10 +275,12 @@ int wfs_ask_mount(struct wfs_sb *wsb, struct wfs_attr *ret_root, char *message)
 	message[0] = 0;
 	err = ask(wsb, &mount_ops, WFS_REQ_MOUNT, wsb->source, wsb->text, wsb->opts.timeout_s,
 		  &call);
-	if (!err)
+	if (!err) {
 		*ret_root = call->attr;
-	else if (call && call->page && err != -EINTR && err != -ERESTARTSYS)
+		wsb->asked_gen = call->req.session;
+	} else if (call && call->page && err != -EINTR && err != -ERESTARTSYS) {
 		strscpy(message, call->page, WFS_MESSAGE_MAX);
+	}
 	if (call)
 		wfs_req_put(&call->req);
 	return err;
@@ -328,7 +335,8 @@ int wfs_ask_readdir(struct wfs_sb *wsb, const char *path, const char *after,
 	int err;
 
 	wfs_count(wsb, WFS_STAT_READDIRS, 1);
-	err = ask(wsb, &readdir_ops, WFS_REQ_READDIR, path, after, wsb->opts.timeout_s, &call);
+	err = ask(wsb, &readdir_ops, WFS_REQ_READDIR, path, after,
+		  wsb->opts.timeout_s ?: LISTING_TIMEOUT_S, &call);
 	if (err)
 		return err;
 	*ret_page = call->page;

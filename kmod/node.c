@@ -286,7 +286,7 @@ static void open_end(struct wfs_req *req, int status)
 	if (status != -ENOTCONN)
 		list_splice_init(&node->open_segs, &segs);
 	/* What waited for an eviction of the last session goes on. */
-	if (!status)
+	if (status != -ENOTCONN)
 		list_for_each_entry(other, &node->reqs, link)
 			wfs_req_release(&other->req);
 	spin_unlock(&node->lock);
@@ -440,6 +440,8 @@ static void apply_map(struct wfs_node *node, struct wfs_window *win, u32 window,
 		case WFS_BLOCK_UNKNOWN:
 		case WFS_BLOCK_ABSENT:
 		case WFS_BLOCK_CACHED:
+			if (wfs_block_is_bad(win, i))
+				break;
 			wfs_block_set(win, i, cached ? WFS_BLOCK_CACHED : WFS_BLOCK_ABSENT);
 			if (cached)
 				wfs_block_store_sums(win, i, sums, units);
@@ -487,9 +489,11 @@ static int map_reply(struct wfs_req *req, const struct wfs_reply *reply)
 		goto free;
 	err = 0;
 	spin_lock(&node->lock);
-	if (!win->stale) {
-		wfs_window_give_sums(win, room);
-		room = NULL;
+	if (READ_ONCE(reply->session->dead)) {
+		/* Perhaps about another cache file by now: asked again of the next session. */
+		err = -EINVAL;
+	} else if (!win->stale) {
+		room = wfs_window_give_sums(win, room);
 		apply_map(node, win, req->window, bits, bits + words);
 	}
 	spin_unlock(&node->lock);
@@ -541,24 +545,37 @@ void wfs_node_ask_map(struct wfs_node *node, struct wfs_nreq *nreq, u32 window)
 
 void wfs_node_note_error(struct wfs_node *node, u64 block, int error)
 {
+	unsigned int i;
+
 	spin_lock(&node->lock);
-	node->errors[node->next_error].block = block;
-	node->errors[node->next_error].error = error;
-	node->errors[node->next_error].until = jiffies + ERROR_MEMORY;
-	node->next_error = (node->next_error + 1) % WFS_NODE_ERRORS;
+	i = node->last_error;
+	/* The blocks of one read-ahead fail together: one range, or they push out each other. */
+	if (node->errors[i].error == error && time_before(jiffies, node->errors[i].until) &&
+	    block + 1 >= node->errors[i].first && block <= node->errors[i].last + 1) {
+		node->errors[i].first = min(node->errors[i].first, block);
+		node->errors[i].last = max(node->errors[i].last, block);
+	} else {
+		i = (i + 1) % WFS_NODE_ERRORS;
+		node->errors[i].first = block;
+		node->errors[i].last = block;
+		node->errors[i].error = error;
+		node->last_error = i;
+	}
+	node->errors[i].until = jiffies + ERROR_MEMORY;
 	spin_unlock(&node->lock);
 }
 
-/* The error with which the block at @pos failed a moment ago, or 0. */
-int wfs_node_recent_error(struct wfs_node *node, loff_t pos)
+/* The error with which a block of the range failed a moment ago, or 0. */
+int wfs_node_recent_error(struct wfs_node *node, loff_t pos, u64 len)
 {
-	u64 block = pos >> node->geo.block_shift;
+	u64 first = pos >> node->geo.block_shift;
+	u64 last = (pos + max(len, 1ULL) - 1) >> node->geo.block_shift;
 	int i, error = 0;
 
 	spin_lock(&node->lock);
 	for (i = 0; i < WFS_NODE_ERRORS; i++)
-		if (node->errors[i].error && node->errors[i].block == block &&
-		    time_before(jiffies, node->errors[i].until))
+		if (node->errors[i].error && node->errors[i].first <= last &&
+		    node->errors[i].last >= first && time_before(jiffies, node->errors[i].until))
 			error = node->errors[i].error;
 	spin_unlock(&node->lock);
 	return error;

@@ -460,8 +460,11 @@ int wfs_init_fs_context(struct fs_context *fc)
 
 		ctx->opts = wsb->opts;
 		err = copy_helper_options(ctx, wsb->text);
-		if (err)
-			return err; /* the caller frees the context */
+		if (err) {
+			wfs_free_fc(fc);
+			fc->fs_private = NULL;
+			return err;
+		}
 	}
 	return 0;
 }

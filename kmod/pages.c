@@ -7,15 +7,40 @@
  * blocks that are not stored) are added under the shared invalidate lock.
  */
 #include <linux/highmem.h>
+#include <linux/memcontrol.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 
 #include "internal.h"
 
+/* A quarter of the least that the reader's memory cgroups allow, in pages. */
+static unsigned long memcg_limit(void)
+{
+	unsigned long limit = ULONG_MAX;
+#ifdef CONFIG_MEMCG
+	struct mem_cgroup *memcg;
+
+	rcu_read_lock();
+	for (memcg = mem_cgroup_from_task(current); memcg; memcg = parent_mem_cgroup(memcg))
+		limit = min(limit, READ_ONCE(memcg->memory.max) / 4);
+	rcu_read_unlock();
+#endif
+	return limit;
+}
+
 /* Most bytes of locked folios in flight on one mount; they cannot be reclaimed. */
 static s64 locked_limit(void)
 {
-	return min_t(s64, (s64)totalram_pages() << (PAGE_SHIFT - 3), 1LL << 30);
+	unsigned long pages = min3(totalram_pages() / 8, memcg_limit(), SZ_1G >> PAGE_SHIFT);
+
+	return (s64)pages << PAGE_SHIFT;
+}
+
+/* One file may have half of what its mount may have. */
+static bool locked_enough(const struct wfs_node *node, s64 limit)
+{
+	return atomic64_read(&node->wsb->locked) >= limit ||
+	       atomic64_read(&node->locked) >= limit / 2;
 }
 
 static void wfs_readahead(struct readahead_control *rac)
@@ -32,7 +57,7 @@ static void wfs_readahead(struct readahead_control *rac)
 	if (wfs_is_helper())
 		return;
 	wfs_node_charge_to(node, current);
-	while (!any || atomic64_read(&node->wsb->locked) < limit) {
+	while (!any || !locked_enough(node, limit)) {
 		u64 block;
 
 		folio = readahead_folio(rac);
@@ -53,7 +78,8 @@ static int wfs_read_folio(struct file *file, struct folio *folio)
 	LIST_HEAD(segs);
 	int err;
 
-	err = wfs_is_helper() ? -EDEADLK : wfs_node_recent_error(node, folio_pos(folio));
+	err = wfs_is_helper() ? -EDEADLK :
+				wfs_node_recent_error(node, folio_pos(folio), folio_size(folio));
 	if (err) {
 		folio_unlock(folio);
 		return err;
@@ -88,9 +114,11 @@ int wfs_page_cache_add(struct inode *inode, pgoff_t index, unsigned int order)
 	LIST_HEAD(segs);
 	int err;
 
-	index = round_down(index, 1UL << order);
-	while (order > WFS_MIN_FOLIO_ORDER && index + (1UL << order) - 1 > last)
+	/* Not past the end of the file, where folios may be smaller than a unit. */
+	while (order > WFS_MIN_FOLIO_ORDER &&
+	       round_down(index, 1UL << order) + (1UL << order) - 1 > last)
 		order--;
+	index = round_down(index, 1UL << order);
 	folio = filemap_alloc_folio(gfp, order);
 	if (!folio)
 		return -ENOMEM;

@@ -204,6 +204,34 @@ static void resume_mounts(struct wfs_session *ses)
 	wfs_session_mount_resumed(ses->gen);
 }
 
+static void late_mount_end(struct wfs_req *req, int status)
+{
+}
+
+static const struct wfs_req_ops late_mount_ops = {
+	.reply = mount_resume_reply,
+	.end = late_mount_end,
+	.free = resumed_free,
+};
+
+void wfs_session_add_mount(struct wfs_sb *wsb)
+{
+	struct wfs_req *req;
+	u64 gen;
+
+	wfs_session_pid(&gen);
+	if (!gen || gen == wsb->asked_gen)
+		return;
+	req = kzalloc(sizeof(*req), GFP_KERNEL | __GFP_NOFAIL);
+	wfs_req_init(req, &late_mount_ops, WFS_REQ_MOUNT, wsb, NULL);
+	req->flags = WFS_REQ_F_RESUME;
+	req->str1 = wsb->source;
+	req->str2 = wsb->text;
+	req->block = gen;
+	wfs_req_submit_front(req, RESUME_TIMEOUT_S);
+	wfs_req_put(req);
+}
+
 static bool session_abandoned(const struct wfs_session *ses)
 {
 	bool gone;

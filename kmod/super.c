@@ -17,7 +17,7 @@
 
 #include "internal.h"
 
-static LIST_HEAD(mounts); /* by rising id */
+static LIST_HEAD(mounts);
 static DEFINE_SPINLOCK(mounts_lock);
 static atomic64_t next_mount_id;
 
@@ -59,13 +59,13 @@ struct wfs_sb *wfs_sb_next(u64 id)
 {
 	struct wfs_sb *wsb, *found = NULL;
 
+	/* Ids are given out before the helper is asked, so the list is not sorted. */
 	spin_lock(&mounts_lock);
-	list_for_each_entry(wsb, &mounts, link) {
-		if (wsb->id > id) {
-			found = wfs_sb_get(wsb);
-			break;
-		}
-	}
+	list_for_each_entry(wsb, &mounts, link)
+		if (wsb->id > id && (!found || wsb->id < found->id))
+			found = wsb;
+	if (found)
+		wfs_sb_get(found);
 	spin_unlock(&mounts_lock);
 	return found;
 }
@@ -176,6 +176,8 @@ static int fill_super(struct super_block *sb, const struct wfs_attr *attr)
 	spin_lock(&mounts_lock);
 	list_add_tail(&wsb->link, &mounts);
 	spin_unlock(&mounts_lock);
+	/* A session that began since the answer has walked the list without this mount. */
+	wfs_session_add_mount(wsb);
 	wfs_event(WFS_EVENT_MOUNT, wsb->id, 0, NULL, wsb->source);
 	return 0;
 }

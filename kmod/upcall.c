@@ -121,11 +121,17 @@ static void queue_req(struct wfs_req *req)
 	wfs_kick();
 }
 
+/* Resumes belong to one session, whose generation they carry; they end with it. */
+static bool resumes_live(const struct wfs_req *req)
+{
+	return wfs_chan.session && wfs_chan.session->gen == req->block;
+}
+
 enum submit_how { SUBMIT_NOW, SUBMIT_HELD, SUBMIT_FRONT };
 
 static void submit(struct wfs_req *req, u32 timeout_s, enum submit_how how)
 {
-	bool refused;
+	int refused = 0;
 
 	req->born = ktime_get();
 	req->deadline = 0;
@@ -137,14 +143,17 @@ static void submit(struct wfs_req *req, u32 timeout_s, enum submit_how how)
 	req->id = ++wfs_chan.next_id;
 	req->kill = 0;
 	req->session = 0;
-	refused = req->wsb && req->wsb->dying && req->opcode != WFS_REQ_UNMOUNT &&
-		  req->opcode != WFS_REQ_FORGET;
+	if (req->wsb && req->wsb->dying && req->opcode != WFS_REQ_UNMOUNT &&
+	    req->opcode != WFS_REQ_FORGET)
+		refused = -EIO;
+	else if (req->flags & WFS_REQ_F_RESUME && !resumes_live(req))
+		refused = -ENOTCONN;
 	if (refused) {
 		req->state = WFS_REQ_ENDED;
 	} else {
 		hash_add(wfs_chan.reqs, &req->hash, req->id);
 		list_add_tail(&req->all, &wfs_chan.all);
-		if (how == SUBMIT_HELD) {
+		if (how == SUBMIT_HELD && !req->released) {
 			req->state = WFS_REQ_HELD;
 		} else if (how == SUBMIT_FRONT) {
 			req->state = WFS_REQ_PENDING;
@@ -159,7 +168,7 @@ static void submit(struct wfs_req *req, u32 timeout_s, enum submit_how how)
 	trace_wfs_request(req->id, req->opcode, req->wsb ? req->wsb->id : 0, req->node_id,
 			  req->block, req->unit, req->units, req->why);
 	if (refused)
-		end_req(req, -EIO);
+		end_req(req, refused);
 	else if (timeout_s)
 		queue_delayed_work(wfs_wq, &wfs_chan.deadlines, SCAN_INTERVAL);
 }
@@ -179,11 +188,13 @@ void wfs_req_submit_front(struct wfs_req *req, u32 timeout_s)
 	submit(req, timeout_s, SUBMIT_FRONT);
 }
 
-/* A request submitted as held may be sent now. */
+/* A request that is, or is about to be, submitted as held may be sent now. */
 void wfs_req_release(struct wfs_req *req)
 {
 	spin_lock(&wfs_chan.lock);
-	if (req->state == WFS_REQ_HELD && list_empty(&req->link))
+	if (req->state == WFS_REQ_NEW)
+		req->released = true;
+	else if (req->state == WFS_REQ_HELD && list_empty(&req->link))
 		queue_req(req);
 	spin_unlock(&wfs_chan.lock);
 }
@@ -309,6 +320,13 @@ struct wfs_req *wfs_req_find(struct wfs_session *ses, u64 id, u32 opcode)
 	return req;
 }
 
+/* What only that session needs to know. */
+static bool ends_with_session(const struct wfs_req *req)
+{
+	return req->flags & WFS_REQ_F_RESUME || req->opcode == WFS_REQ_FORGET ||
+	       req->opcode == WFS_REQ_UNMOUNT || req->opcode == WFS_REQ_RESUMED;
+}
+
 /* What a helper may say; anything else is taken for EIO. */
 static int check_status(s32 status)
 {
@@ -378,9 +396,15 @@ int wfs_commit(struct wfs_session *ses, const struct wfs_cmd *cmd)
 	if (err == -EINVAL && !kill) {
 		/* Malformed: as if nothing had come. */
 		req->state = WFS_REQ_SENT;
-		if (ses->dead)
-			queue_req(req);
-		spin_unlock(&wfs_chan.lock);
+		if (ses->dead && ends_with_session(req)) {
+			unlink_req(req);
+			spin_unlock(&wfs_chan.lock);
+			end_req(req, -ENOTCONN);
+		} else {
+			if (ses->dead)
+				queue_req(req);
+			spin_unlock(&wfs_chan.lock);
+		}
 		wfs_req_put(req);
 		return -EINVAL;
 	}
@@ -491,6 +515,7 @@ unsigned int wfs_take_requests(struct wfs_session *ses, void *to, size_t room, u
 void wfs_untake_requests(struct wfs_session *ses, const void *from, unsigned int count)
 {
 	const struct wfs_request *rec = from;
+	LIST_HEAD(front);
 	LIST_HEAD(back);
 
 	spin_lock(&wfs_chan.lock);
@@ -498,11 +523,14 @@ void wfs_untake_requests(struct wfs_session *ses, const void *from, unsigned int
 		struct wfs_req *req = find_sent(ses, rec->id);
 
 		if (req) {
+			bool first = req->opcode == WFS_REQ_MOUNT && req->flags & WFS_REQ_F_RESUME;
+
 			req->state = WFS_REQ_PENDING;
-			list_add_tail(&req->link, &back);
+			list_add_tail(&req->link, first ? &front : &back);
 		}
 		rec = (const void *)rec + rec->size;
 	}
+	list_splice(&front, &wfs_chan.front);
 	list_splice(&back, &wfs_chan.pending);
 	wfs_kick();
 	spin_unlock(&wfs_chan.lock);
@@ -520,13 +548,16 @@ bool wfs_req_node_opened(struct wfs_node *node, u64 gen, int status)
 {
 	struct wfs_req *req, *next;
 	LIST_HEAD(ended);
+	LIST_HEAD(held);
 	bool current_gen;
 
 	spin_lock(&wfs_chan.lock);
 	current_gen = status || !wfs_chan.session || wfs_chan.session->gen == gen;
 	if (!status)
 		node->open_gen = gen;
-	list_for_each_entry_safe(req, next, &node->held, link) {
+	/* What cannot go on goes back into the node's list. */
+	list_splice_init(&node->held, &held);
+	list_for_each_entry_safe(req, next, &held, link) {
 		if (!status) {
 			queue_req(req);
 		} else {
@@ -555,8 +586,7 @@ void wfs_reqs_session_ended(struct wfs_session *ses)
 	list_for_each_entry_safe(req, next, &wfs_chan.all, all) {
 		if (req->state == WFS_REQ_BUSY)
 			continue;
-		if (req->flags & WFS_REQ_F_RESUME || req->opcode == WFS_REQ_FORGET ||
-		    req->opcode == WFS_REQ_UNMOUNT || req->opcode == WFS_REQ_RESUMED) {
+		if (ends_with_session(req)) {
 			unlink_req(req);
 			list_add_tail(&req->link, &ended);
 		} else if (req->state == WFS_REQ_SENT || req->state == WFS_REQ_PENDING) {
