@@ -250,14 +250,14 @@ static void netlink_cases(void)
 	is(ask(WFS_GENL_CMD_STATS, 0, put_mount, &answer), 0, "STATS of the mount");
 	is(ask(WFS_GENL_CMD_STATS, 0, put_other_mount, &answer), -ENOENT, "STATS of no mount");
 	is(ask(WFS_GENL_CMD_STATS, 0, put_no_mount, &answer), -ENOENT, "STATS of mount 0");
-	is(ask(WFS_GENL_CMD_STATS, 0, put_short_mount, &answer), -ERANGE, "STATS with half an id");
+	is(ask(WFS_GENL_CMD_STATS, 0, put_short_mount, &answer), -EINVAL, "STATS with half an id");
 	is(ask(WFS_GENL_CMD_INVALIDATE, 0, put_mount, &answer), 0, "INVALIDATE");
 	is(ask(WFS_GENL_CMD_INVALIDATE, 0, NULL, &answer), -EINVAL, "INVALIDATE of nothing");
 	is(ask(WFS_GENL_CMD_INVALIDATE, 0, put_other_mount, &answer), -ENOENT,
 	   "INVALIDATE in no mount");
 	is(ask(WFS_GENL_CMD_INVALIDATE, 0, put_open_path, &answer), -EINVAL,
 	   "INVALIDATE of a path without its end");
-	is(ask(WFS_GENL_CMD_INVALIDATE, 0, put_long_path, &answer), -ERANGE,
+	is(ask(WFS_GENL_CMD_INVALIDATE, 0, put_long_path, &answer), -EINVAL,
 	   "INVALIDATE of a path too long");
 	is(status_of(invalidate_as_nobody), -EPERM, "INVALIDATE by nobody");
 	is(status_of(stats_elsewhere), -ENOENT, "the family in another network namespace");
