@@ -5,6 +5,7 @@
 #include <linux/fadvise.h>
 #include <linux/fs.h>
 #include <linux/huge_mm.h>
+#include <linux/mount.h>
 #include <linux/slab.h>
 #include <linux/splice.h>
 #include <linux/uaccess.h>
@@ -14,8 +15,12 @@
 
 static int wfs_file_open(struct inode *inode, struct file *file)
 {
-	/* The name has another version by now: the VFS looks it up again, once. */
-	if (READ_ONCE(WFS_I(inode)->superseded))
+	/*
+	 * The name has another version by now: the VFS looks it up again, once. A mount of
+	 * the file itself has no name to look up: it keeps its version.
+	 */
+	if (READ_ONCE(WFS_I(inode)->superseded) &&
+	    file->f_path.dentry != file->f_path.mnt->mnt_root)
 		return -EOPENSTALE;
 	file->f_mode |= FMODE_NOWAIT | FMODE_CAN_ODIRECT | WFS_FMODE_BUF_RASYNC;
 	return 0;

@@ -274,9 +274,8 @@ int wfs_stored(struct wfs_session *ses, const struct wfs_cmd *cmd)
 		room = kvmalloc_array(win->nsums, sizeof(u64), GFP_NOFS | __GFP_NOWARN);
 
 	spin_lock(&node->lock);
-	if (room) {
+	if (room)
 		room = wfs_window_give_sums(win, room);
-	}
 	/* Of a session that was taken over meanwhile, perhaps another cache file's. */
 	if (READ_ONCE(ses->dead))
 		err = -ESTALE;

@@ -14,7 +14,7 @@
 #include "internal.h"
 
 /* No object is larger, and offsets in windows and blocks are sure not to overflow. */
-#define SIZE_LIMIT (1ULL << 48)
+#define SIZE_LIMIT BIT_ULL(48)
 /* Longest wait for a page of a listing where the mount sets no limit; the directory is locked. */
 #define LISTING_TIMEOUT_S 100
 
