@@ -17,9 +17,9 @@
 #include "validator.h"
 
 #define CONNECT_TIMEOUT_MS 5000
-#define STALL_TIMEOUT_MS 10000
-#define REDIRECTS_MAX 8
-#define ERROR_BODY_MAX (64u << 10)
+#define STALL_TIMEOUT_MS   10000
+#define REDIRECTS_MAX	   8
+#define ERROR_BODY_MAX	   (64u << 10)
 /* libcurl receives into this much before it hands on. */
 #define RECEIVE_BYTES (512L << 10)
 /* A server that ignores Range sends the head of the file as well: so much is skipped. */
@@ -51,7 +51,7 @@ struct http_call {
 	bool body_cut;
 
 	struct http_reply reply;
-	bool in_body; /* trailers are no headers */
+	bool in_body;		     /* trailers are no headers */
 	struct origin_result result; /* set while receiving: ends the transfer */
 	char text[ORIGIN_MESSAGE_MAX];
 	char curl_text[CURL_ERROR_SIZE];
@@ -283,8 +283,7 @@ static size_t on_header(char *data, size_t size, size_t count, void *arg)
 }
 
 /* The connection is there, the request about to be sent: from now on bytes are due. */
-static int on_connected(void *arg, char *remote_ip, char *local_ip, int remote_port,
-			int local_port)
+static int on_connected(void *arg, char *remote_ip, char *local_ip, int remote_port, int local_port)
 {
 	struct http_call *call = arg;
 
@@ -562,8 +561,8 @@ static bool follow(struct http_call *call)
 		return false;
 	}
 	if (++call->redirects > REDIRECTS_MAX) {
-		origin_fail(&call->result, call->text, -EIO, false,
-			    "%s: more than %d redirects", call->what, REDIRECTS_MAX);
+		origin_fail(&call->result, call->text, -EIO, false, "%s: more than %d redirects",
+			    call->what, REDIRECTS_MAX);
 		return false;
 	}
 	if (!strncasecmp(call->url, "https:", 6) && strncasecmp(target, "https:", 6)) {

@@ -39,18 +39,18 @@ struct http_answer {
 	const char *url;  /* that answered, after redirects; may hold a signature: not for people */
 	const char *body; /* NUL-terminated: the body, or that of an error answer */
 	size_t body_len;
-	bool to_slash; /* redirected to the same path with '/': a directory */
+	bool to_slash;	 /* redirected to the same path with '/': a directory */
 	bool redirected; /* it is not the first URL that answered */
 	bool body_cut;	 /* longer than body_max */
-	uint64_t bytes; /* at dst */
-	char *text;	/* ORIGIN_MESSAGE_MAX bytes for a sentence in result */
+	uint64_t bytes;	 /* at dst */
+	char *text;	 /* ORIGIN_MESSAGE_MAX bytes for a sentence in result */
 };
 
 struct http_request {
 	const char *url;
 	const char *what; /* names the object to people, without secrets */
 	bool head;
-	bool stop_at_slash; /* do not follow a redirect that only adds '/': see to_slash */
+	bool stop_at_slash;	    /* do not follow a redirect that only adds '/': see to_slash */
 	struct curl_slist *headers; /* taken over, also on failure */
 	struct curl_slist *secrets; /* the same; not sent to another host after a redirect */
 	/*

@@ -84,7 +84,8 @@ static size_t unescape_bytes(char *text, size_t len)
 
 	for (size_t i = 0; i < len; i++) {
 		if (len - i >= 4 && !memcmp(bytes + i, escape, 2) && bytes[i + 2] >= 0xbc) {
-			bytes[to++] = (unsigned char)((bytes[i + 2] & 3) << 6 | (bytes[i + 3] & 0x3f));
+			bytes[to++] =
+				(unsigned char)((bytes[i + 2] & 3) << 6 | (bytes[i + 3] & 0x3f));
 			i += 3;
 		} else {
 			bytes[to++] = bytes[i];

@@ -10,15 +10,15 @@
 struct http_reply {
 	unsigned int status;
 	bool has_length, has_range, has_total, has_modified, has_date;
-	uint64_t length;	     /* Content-Length */
+	uint64_t length;		  /* Content-Length */
 	uint64_t range_first, range_last; /* Content-Range, if has_range */
-	uint64_t total;		     /* Content-Range's whole length, if has_total */
-	int64_t modified, date;	     /* Last-Modified, Date: seconds since 1970 */
+	uint64_t total;			  /* Content-Range's whole length, if has_total */
+	int64_t modified, date;		  /* Last-Modified, Date: seconds since 1970 */
 	uint32_t retry_after_ms;
-	char etag[256];		     /* as sent, with quotes; "" when absent or unusable */
-	char version_id[256];	     /* x-amz-version-id */
-	char region[64];	     /* x-amz-bucket-region */
-	char location[256];	     /* Location, cut: only to see whether it is there */
+	char etag[256];	      /* as sent, with quotes; "" when absent or unusable */
+	char version_id[256]; /* x-amz-version-id */
+	char region[64];      /* x-amz-bucket-region */
+	char location[256];   /* Location, cut: only to see whether it is there */
 };
 
 /*

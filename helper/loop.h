@@ -25,7 +25,7 @@ struct loop_op {
 /* A one-shot timer. Zero it before first use; owned by the caller. */
 struct loop_timer {
 	void (*expired)(struct loop_timer *timer);
-	uint64_t at_ns;		/* CLOCK_MONOTONIC; 0: not running */
+	uint64_t at_ns; /* CLOCK_MONOTONIC; 0: not running */
 	struct loop_timer *prev, *next;
 };
 

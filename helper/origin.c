@@ -20,8 +20,8 @@ static const struct {
 	{ "file://", origin_file_create },
 };
 
-int origin_create(const char *source, const struct origin_settings *settings,
-		  struct origin **ret, char *msg, size_t msg_size)
+int origin_create(const char *source, const struct origin_settings *settings, struct origin **ret,
+		  char *msg, size_t msg_size)
 {
 	static const struct origin_settings none;
 
@@ -80,8 +80,8 @@ int origin_list(struct origin *origin, struct loop *loop, const char *path, cons
 	return origin->ops->list(origin, loop, path, token, done, arg, ret_call);
 }
 
-int origin_readlink(struct origin *origin, struct loop *loop, const char *path,
-		    origin_link_fn done, void *arg, struct origin_call **ret_call)
+int origin_readlink(struct origin *origin, struct loop *loop, const char *path, origin_link_fn done,
+		    void *arg, struct origin_call **ret_call)
 {
 	if (!origin_path_valid(path))
 		return -EINVAL;

@@ -19,31 +19,31 @@
 
 struct loop;
 struct origin;
-struct origin_call;	/* one call under way; gone when its callback returns */
+struct origin_call; /* one call under way; gone when its callback returns */
 
 #define ORIGIN_VERSION_MAX 255
 
 /* Settings of one source; strings may be NULL. Copied by origin_create(). */
 struct origin_settings {
-	const char *endpoint;		/* s3: URL of the service */
-	const char *region;		/* s3: default us-east-1 */
-	const char *profile;		/* s3: section of the AWS profile files */
-	const char *access_key, *secret_key, *session_token;	/* s3, from configuration */
-	bool anon;			/* s3: sign nothing */
-	bool virtual_host;		/* s3: bucket in the host name rather than in the path */
-	const char *ca;			/* file of PEM certificates */
-	const char *proxy;		/* URL */
-	const char *bearer_file;	/* http: file that holds a token */
-	const char *const *headers;	/* http: "Name: value" lines, NULL-terminated */
-	long connect_timeout_ms;	/* 0: 5000 */
-	long stall_timeout_ms;		/* no byte for so long; 0: 10000 */
+	const char *endpoint; /* s3: URL of the service */
+	const char *region;   /* s3: default us-east-1 */
+	const char *profile;  /* s3: section of the AWS profile files */
+	const char *access_key, *secret_key, *session_token; /* s3, from configuration */
+	bool anon;					     /* s3: sign nothing */
+	bool virtual_host;	    /* s3: bucket in the host name rather than in the path */
+	const char *ca;		    /* file of PEM certificates */
+	const char *proxy;	    /* URL */
+	const char *bearer_file;    /* http: file that holds a token */
+	const char *const *headers; /* http: "Name: value" lines, NULL-terminated */
+	long connect_timeout_ms;    /* 0: 5000 */
+	long stall_timeout_ms;	    /* no byte for so long; 0: 10000 */
 };
 
 /* origin_attr.flags. No proof of a version: nothing may be kept on NVMe (WFS_ATTR_UNCACHED). */
 #define ORIGIN_WEAK (1u << 0)
 
 struct origin_attr {
-	mode_t mode;			/* S_IFREG, S_IFDIR, S_IFLNK */
+	mode_t mode; /* S_IFREG, S_IFDIR, S_IFLNK */
 	unsigned int flags;
 	uint64_t size;
 	int64_t mtime_sec;
@@ -57,16 +57,16 @@ struct origin_attr {
 };
 
 struct origin_entry {
-	const char *name;		/* one component, valid as a file name */
-	struct origin_attr attr;	/* version empty where a listing does not tell it */
+	const char *name;	 /* one component, valid as a file name */
+	struct origin_attr attr; /* version empty where a listing does not tell it */
 };
 
 /* How a call ended. */
 struct origin_result {
-	int error;			/* 0 or -errno: ENOENT, EACCES, ESTALE (version changed), EIO, ... */
-	bool transient;			/* try again: 5xx, 429, reset, stall, timeout */
-	uint32_t retry_after_ms;	/* as the server asked, 0: it did not */
-	unsigned int status;		/* HTTP status of the last answer, 0: none */
+	int error;	/* 0 or -errno: ENOENT, EACCES, ESTALE (version changed), EIO, ... */
+	bool transient; /* try again: 5xx, 429, reset, stall, timeout */
+	uint32_t retry_after_ms; /* as the server asked, 0: it did not */
+	unsigned int status;	 /* HTTP status of the last answer, 0: none */
 	/* A sentence without secrets, NULL when error is 0; valid in the callback. */
 	const char *message;
 };
@@ -75,8 +75,8 @@ struct origin_result {
  * Parses "s3://bucket/prefix", "http(s)://host/path/", "file:///path". On failure
  * returns -errno with a sentence in msg. *ret holds one reference.
  */
-int origin_create(const char *source, const struct origin_settings *settings,
-		  struct origin **ret, char *msg, size_t msg_size);
+int origin_create(const char *source, const struct origin_settings *settings, struct origin **ret,
+		  char *msg, size_t msg_size);
 struct origin *origin_ref(struct origin *origin);
 void origin_unref(struct origin *origin);
 
@@ -90,8 +90,8 @@ const char *origin_identity(struct origin *origin);
 /* Paths are below the source, no leading slash; "" is the source itself. */
 typedef void (*origin_stat_fn)(void *arg, const struct origin_result *result,
 			       const struct origin_attr *attr);
-int origin_stat(struct origin *origin, struct loop *loop, const char *path,
-		origin_stat_fn done, void *arg, struct origin_call **ret_call);
+int origin_stat(struct origin *origin, struct loop *loop, const char *path, origin_stat_fn done,
+		void *arg, struct origin_call **ret_call);
 
 /*
  * One page of a directory. token NULL: from the start; else the next_token of the
@@ -104,8 +104,8 @@ int origin_list(struct origin *origin, struct loop *loop, const char *path, cons
 		origin_list_fn done, void *arg, struct origin_call **ret_call);
 
 typedef void (*origin_link_fn)(void *arg, const struct origin_result *result, const char *target);
-int origin_readlink(struct origin *origin, struct loop *loop, const char *path,
-		    origin_link_fn done, void *arg, struct origin_call **ret_call);
+int origin_readlink(struct origin *origin, struct loop *loop, const char *path, origin_link_fn done,
+		    void *arg, struct origin_call **ret_call);
 
 /*
  * Reads [offset, offset + len) of one version into dst (4 KiB aligned where the
@@ -115,7 +115,7 @@ int origin_readlink(struct origin *origin, struct loop *loop, const char *path,
  */
 struct origin_get {
 	const char *path;
-	const struct origin_attr *attr;	/* the version wanted */
+	const struct origin_attr *attr; /* the version wanted */
 	uint64_t offset, len;		/* within attr->size */
 	void *dst;
 	void (*progress)(void *arg, uint64_t bytes);
@@ -132,7 +132,7 @@ void origin_cancel(struct origin_call *call);
 /* Counters of one origin, for metrics; read by any thread. */
 struct origin_counters {
 	uint64_t requests, bytes, errors;
-	uint64_t status_class[6];	/* [2]: 2xx, ... [0]: no answer */
+	uint64_t status_class[6]; /* [2]: 2xx, ... [0]: no answer */
 	double seconds;
 };
 void origin_counters(struct origin *origin, struct origin_counters *ret);

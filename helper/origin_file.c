@@ -25,7 +25,7 @@
 #include "origin_impl.h"
 
 #define PAGE_ENTRIES 1024
-#define CHUNK_BYTES (512u << 10)
+#define CHUNK_BYTES  (512u << 10)
 /* Timestamps advance by ticks of up to 10 ms: a younger file may change unseen. */
 #define SETTLED_NS 50000000
 

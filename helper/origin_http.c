@@ -24,13 +24,13 @@
 #include "validator.h"
 
 #define LISTING_MAX (64u << 20)
-#define TOKEN_MAX 16384
+#define TOKEN_MAX   16384
 
 struct origin_http {
 	struct origin base;
 	struct http_client client;
-	char *url;   /* of the source, no '/' at its end */
-	bool slash;  /* the source had one: it is a directory */
+	char *url;  /* of the source, no '/' at its end */
+	bool slash; /* the source had one: it is a directory */
 	char **headers;
 	char *bearer_file;
 };
@@ -403,7 +403,8 @@ static int make_identity(struct origin_http *http)
 			snprintf(hex + 2 * i, 3, "%02x", digest[i]);
 	}
 	if (asprintf(&http->base.identity, "%s%s headers=%s bearer=%s", http->url,
-		     http->slash ? "/" : "", hex, http->bearer_file ? http->bearer_file : "none") < 0) {
+		     http->slash ? "/" : "", hex,
+		     http->bearer_file ? http->bearer_file : "none") < 0) {
 		http->base.identity = NULL;
 		return -ENOMEM;
 	}

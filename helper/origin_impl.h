@@ -22,11 +22,10 @@ struct origin {
 
 /* As in origin.h; paths have been checked by then. */
 struct origin_ops {
-	int (*stat)(struct origin *origin, struct loop *loop, const char *path,
-		    origin_stat_fn done, void *arg, struct origin_call **ret_call);
-	int (*list)(struct origin *origin, struct loop *loop, const char *path,
-		    const char *token, origin_list_fn done, void *arg,
-		    struct origin_call **ret_call);
+	int (*stat)(struct origin *origin, struct loop *loop, const char *path, origin_stat_fn done,
+		    void *arg, struct origin_call **ret_call);
+	int (*list)(struct origin *origin, struct loop *loop, const char *path, const char *token,
+		    origin_list_fn done, void *arg, struct origin_call **ret_call);
 	int (*readlink)(struct origin *origin, struct loop *loop, const char *path,
 			origin_link_fn done, void *arg, struct origin_call **ret_call);
 	int (*read)(struct origin *origin, struct loop *loop, const struct origin_get *get,

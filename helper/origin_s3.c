@@ -33,7 +33,7 @@ struct s3_op {
 	struct origin_call base;
 	struct origin_s3 *origin;
 	struct loop *loop;
-	char *key; /* prefix and path */
+	char *key;			    /* prefix and path */
 	struct s3_call *head, *list, *read; /* under way */
 
 	origin_stat_fn stat_done;
@@ -430,8 +430,8 @@ static int parse_endpoint(struct s3_service *service, const struct origin_settin
 		n -= 4;
 	else if (scheme == 7 && host > 3 && !strncmp(rest + host - 3, ":80", 3))
 		n -= 3;
-	if (asprintf(&service->host, "%s%s%.*s", in_host ? service->bucket : "",
-		     in_host ? "." : "", n, rest) < 0) {
+	if (asprintf(&service->host, "%s%s%.*s", in_host ? service->bucket : "", in_host ? "." : "",
+		     n, rest) < 0) {
 		service->host = NULL;
 		return -ENOMEM;
 	}

@@ -5,7 +5,7 @@
 #include "origin.h"
 #include "retry.h"
 
-#define FIRST_MS 50u
+#define FIRST_MS   50u
 #define LONGEST_MS 10000u
 
 void retry_start(struct retry *retry, uint64_t budget_ms)

@@ -8,7 +8,7 @@
 struct origin_result;
 
 struct retry {
-	uint64_t deadline_ns;	/* CLOCK_MONOTONIC */
+	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
 	unsigned int attempt;
 };
 

@@ -99,13 +99,14 @@ static int send_request(struct s3_call *call)
 	struct curl_slist *headers = NULL;
 	int err = path ? 0 : -ENOMEM;
 
-	if (!err && asprintf(&url, "%.*s%s%s%s", (int)(strlen(service->url) - strlen(service->path)),
-			     service->url, path, call->query ? "?" : "",
-			     call->query ? call->query : "") < 0) {
+	if (!err && asprintf(&url, "%.*s%s%s%s",
+			     (int)(strlen(service->url) - strlen(service->path)), service->url,
+			     path, call->query ? "?" : "", call->query ? call->query : "") < 0) {
 		url = NULL;
 		err = -ENOMEM;
 	}
-	if (!err && asprintf(&what, "s3://%s/%s", service->bucket, call->key ? call->key : "") < 0) {
+	if (!err &&
+	    asprintf(&what, "s3://%s/%s", service->bucket, call->key ? call->key : "") < 0) {
 		what = NULL;
 		err = -ENOMEM;
 	}
@@ -195,8 +196,7 @@ static void on_answer(void *arg, struct http_answer *answer)
 
 	/* 400: how Amazon says that a token has expired, also to HEAD, without a body. */
 	if ((status == 400 || status == 401 || status == 403) && !call->again &&
-	    call->keys.access_key &&
-	    credentials_renewed(call->service->credentials, &call->keys)) {
+	    call->keys.access_key && credentials_renewed(call->service->credentials, &call->keys)) {
 		call->again = true;
 		if (!send_request(call))
 			return;

@@ -16,9 +16,9 @@ struct s3_call;
 struct s3_service {
 	struct http_client client;
 	struct credentials *credentials;
-	char *url;    /* of the bucket, no '/' at its end */
-	char *host;   /* Host line */
-	char *path;   /* of url, "" if there is none */
+	char *url;  /* of the bucket, no '/' at its end */
+	char *host; /* Host line */
+	char *path; /* of url, "" if there is none */
 	char *region;
 	char *bucket;
 };

@@ -13,7 +13,7 @@
 #include "s3_xml.h"
 
 /* A key is at most 1024 bytes, three times as long when encoded. */
-#define TEXT_MAX 4096
+#define TEXT_MAX  4096
 #define DEPTH_MAX 16
 
 enum element {

@@ -15,7 +15,7 @@
 #include "sigv4.h"
 
 #define SHA256_LEN 32
-#define HEX_LEN (2 * SHA256_LEN + 1)
+#define HEX_LEN	   (2 * SHA256_LEN + 1)
 
 struct pair {
 	char *name, *value;

@@ -32,8 +32,7 @@ static bool time_and_size(const struct http_reply *reply)
 
 static bool settled(const struct http_reply *reply)
 {
-	return reply->has_modified && reply->has_date &&
-	       reply->date - reply->modified > SETTLED_S;
+	return reply->has_modified && reply->has_date && reply->date - reply->modified > SETTLED_S;
 }
 
 void validator_attr(const struct http_reply *reply, struct origin_attr *ret_attr)

@@ -25,44 +25,31 @@ static const struct pattern {
 	void (*run)(struct dataset *set, const struct options *options);
 	const char *what;
 } patterns[] = {
-	{ "st-lazy", load_st_lazy,
-	  "safetensors: private mapping, tensors by name" },
-	{ "st-two-region", load_st_two_region,
-	  "a weight, then its scale from another region" },
+	{ "st-lazy", load_st_lazy, "safetensors: private mapping, tensors by name" },
+	{ "st-two-region", load_st_two_region, "a weight, then its scale from another region" },
 	{ "tp8", load_tp8, "eight processes, column and row shards" },
-	{ "shared-fd", load_shared_fd,
-	  "threads and processes share one descriptor" },
-	{ "vllm-prefetch", load_vllm_prefetch,
-	  "8 x 8 readers of 16 MiB beside st-lazy" },
+	{ "shared-fd", load_shared_fd, "threads and processes share one descriptor" },
+	{ "vllm-prefetch", load_vllm_prefetch, "8 x 8 readers of 16 MiB beside st-lazy" },
 	{ "eager", load_eager, "each file by one read()" },
-	{ "runai", load_runai,
-	  "16 threads, bytes split evenly, lseek and 2 MiB read()" },
-	{ "fast-st", load_fast_st,
-	  "a thread a file, 16 MiB pread() from an odd offset" },
-	{ "llama-mmap", load_llama_mmap,
-	  "shared and populated, WILLNEED, mapped twice" },
+	{ "runai", load_runai, "16 threads, bytes split evenly, lseek and 2 MiB read()" },
+	{ "fast-st", load_fast_st, "a thread a file, 16 MiB pread() from an odd offset" },
+	{ "llama-mmap", load_llama_mmap, "shared and populated, WILLNEED, mapped twice" },
 	{ "llama-dio", load_llama_dio, "O_DIRECT, tensors by falling size" },
-	{ "moe-rows", pick_moe_rows,
-	  "MADV_RANDOM, some rows of an eighth of the experts" },
-	{ "tail-first", pick_tail_first,
-	  "head, last 64 KiB, directory, then records" },
-	{ "gguf-header", pick_gguf_header,
-	  "thousands of small touches, then tensors" },
+	{ "moe-rows", pick_moe_rows, "MADV_RANDOM, some rows of an eighth of the experts" },
+	{ "tail-first", pick_tail_first, "head, last 64 KiB, directory, then records" },
+	{ "gguf-header", pick_gguf_header, "thousands of small touches, then tensors" },
 	{ "cow", pick_cow, "a private mapping is written to" },
 	{ "drop", pick_drop, "FADV_DONTNEED after reading, then read again" },
 	{ "wds", pick_wds, "tar shards, four workers, two epochs" },
 	{ "wds-random", pick_wds_random, "random members, two epochs" },
-	{ "rowgroup", pick_rowgroup,
-	  "footer, chosen column chunks, a second query" },
+	{ "rowgroup", pick_rowgroup, "footer, chosen column chunks, a second query" },
 	{ "seek", pick_seek, "runs of 1 to 8 MiB at far offsets" },
 	{ "huge-file", pick_huge_file, "both ends and the middle" },
 	{ "meta", pick_meta, "names, links, locks; nothing is read" },
-	{ "random", probe_random,
-	  "random ranges by every way of reading (--ways)" },
+	{ "random", probe_random, "random ranges by every way of reading (--ways)" },
 	{ "touch", probe_touch, "one page with MADV_RANDOM; resident=N" },
 	{ "scan", probe_scan, "mapping in order; faults=N pmd=N" },
-	{ "many", probe_many,
-	  "--count processes read one block at --offset at once" },
+	{ "many", probe_many, "--count processes read one block at --offset at once" },
 	{ "time", probe_time, "read() in order without comparing; rate=MB/s" },
 };
 
@@ -74,8 +61,7 @@ static void usage(void)
 	      "              [--offset N] [--ways NAME,...] [--shared] [--sequential]\n",
 	      stderr);
 	for (i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
-		fprintf(stderr, "  %-14s %s\n", patterns[i].name,
-			patterns[i].what);
+		fprintf(stderr, "  %-14s %s\n", patterns[i].name, patterns[i].what);
 	exit(2);
 }
 
@@ -158,8 +144,7 @@ int main(int argc, char **argv)
 	fflush(stdout);
 	pattern->run(&set, &options);
 	touched = dataset_touched(&set, &blocks);
-	printf(" bytes=%" PRIu64 " touched=%" PRIu64 " blocks=%" PRIu64
-	       " seconds=%.2f\n",
+	printf(" bytes=%" PRIu64 " touched=%" PRIu64 " blocks=%" PRIu64 " seconds=%.2f\n",
 	       *set.compared, touched, blocks, now() - begin);
 	return 0;
 }

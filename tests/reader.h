@@ -19,7 +19,7 @@ struct data {
 	char *path;
 	uint64_t size;
 	const uint8_t *golden; /* NULL when empty */
-	uint8_t *blocks; /* one per block: was compared; shared by processes */
+	uint8_t *blocks;       /* one per block: was compared; shared by processes */
 };
 
 /* All files of a directory, by name; or one file. */
@@ -50,22 +50,20 @@ struct options {
 	bool shared, sequential, quiet;
 };
 
-__attribute__((format(printf, 1, 2), noreturn)) void die(const char *format,
-							 ...);
+__attribute__((format(printf, 1, 2), noreturn)) void die(const char *format, ...);
 
 /* ---- reader_data.c ---- */
 
-void dataset_open(struct dataset *set, const char *path, const char *reference,
-		  uint64_t block);
+void dataset_open(struct dataset *set, const char *path, const char *reference, uint64_t block);
 /* Distinct bytes compared so far, in whole blocks but for the tails. */
 uint64_t dataset_touched(const struct dataset *set, uint64_t *ret_blocks);
 /* len bytes of the file at offset are just these. May be called by threads and children. */
-void data_check(const struct dataset *set, const struct data *data,
-		uint64_t offset, const void *bytes, size_t len);
+void data_check(const struct dataset *set, const struct data *data, uint64_t offset,
+		const void *bytes, size_t len);
 int data_open(const struct data *data, int flags);
 /* All of len or an error: a short read is one. */
-void data_pread(const struct dataset *set, const struct data *data, int fd,
-		void *buffer, size_t len, uint64_t offset);
+void data_pread(const struct dataset *set, const struct data *data, int fd, void *buffer,
+		size_t len, uint64_t offset);
 /* Maps all of a file; NULL for an empty one. */
 const uint8_t *data_map(const struct data *data, int fd, int prot, int flags);
 void data_unmap(const struct data *data, const uint8_t *map);
@@ -76,8 +74,7 @@ uint64_t map_resident(const void *map, size_t len);
  * Cuts a file into parts of about mean bytes, misaligned, that together with a head
  * of head bytes cover it; in the order of their names, which is not that of offsets.
  */
-void parts_cut(struct parts *parts, struct data *data, uint64_t head,
-	       uint64_t mean, uint64_t seed);
+void parts_cut(struct parts *parts, struct data *data, uint64_t head, uint64_t mean, uint64_t seed);
 void parts_free(struct parts *parts);
 
 uint64_t random_next(uint64_t *state);
@@ -87,10 +84,8 @@ double now(void);
 
 /* Runs work(set, arg, index) in count children or threads at once; any failure is ours. */
 typedef void (*work_fn)(struct dataset *set, void *arg, unsigned int index);
-void in_processes(struct dataset *set, unsigned int count, work_fn work,
-		  void *arg);
-void in_threads(struct dataset *set, unsigned int count, work_fn work,
-		void *arg);
+void in_processes(struct dataset *set, unsigned int count, work_fn work, void *arg);
+void in_threads(struct dataset *set, unsigned int count, work_fn work, void *arg);
 
 /* ---- patterns: what one does is in the table of reader.c ---- */
 

@@ -84,8 +84,8 @@ static char *join(const char *dir, const char *name)
 	return path;
 }
 
-static void data_init(struct dataset *set, struct data *data, const char *name,
-		      const char *path, const char *reference)
+static void data_init(struct dataset *set, struct data *data, const char *name, const char *path,
+		      const char *reference)
 {
 	struct stat st;
 	void *map;
@@ -100,8 +100,7 @@ static void data_init(struct dataset *set, struct data *data, const char *name,
 		die("no memory");
 	data->size = st.st_size;
 	if (data->size) {
-		map = mmap(NULL, data->size, PROT_READ,
-			   MAP_SHARED | MAP_NORESERVE, fd, 0);
+		map = mmap(NULL, data->size, PROT_READ, MAP_SHARED | MAP_NORESERVE, fd, 0);
 		if (map == MAP_FAILED)
 			die("cannot map %s: %s", reference, strerror(errno));
 		data->golden = map;
@@ -113,12 +112,10 @@ static void data_init(struct dataset *set, struct data *data, const char *name,
 
 static int by_name(const void *a, const void *b)
 {
-	return strcmp(((const struct data *)a)->name,
-		      ((const struct data *)b)->name);
+	return strcmp(((const struct data *)a)->name, ((const struct data *)b)->name);
 }
 
-void dataset_open(struct dataset *set, const char *path, const char *reference,
-		  uint64_t block)
+void dataset_open(struct dataset *set, const char *path, const char *reference, uint64_t block)
 {
 	struct dirent *entry;
 	struct stat st;
@@ -138,25 +135,21 @@ void dataset_open(struct dataset *set, const char *path, const char *reference,
 		if (!set->files)
 			die("no memory");
 		set->count = 1;
-		data_init(set, set->files, slash ? slash + 1 : path, path,
-			  reference);
+		data_init(set, set->files, slash ? slash + 1 : path, path, reference);
 		return;
 	}
 	dir = opendir(reference);
 	if (!dir)
 		die("%s: %s", reference, strerror(errno));
 	while ((entry = readdir(dir))) {
-		char *one = join(path, entry->d_name),
-		     *other = join(reference, entry->d_name);
+		char *one = join(path, entry->d_name), *other = join(reference, entry->d_name);
 
 		if (!lstat(other, &st) && S_ISREG(st.st_mode)) {
-			set->files = reallocarray(set->files, set->count + 1,
-						  sizeof(*set->files));
+			set->files = reallocarray(set->files, set->count + 1, sizeof(*set->files));
 			if (!set->files)
 				die("no memory");
 			memset(&set->files[set->count], 0, sizeof(*set->files));
-			data_init(set, &set->files[set->count++], entry->d_name,
-				  one, other);
+			data_init(set, &set->files[set->count++], entry->d_name, one, other);
 		}
 		free(one);
 		free(other);
@@ -188,8 +181,8 @@ uint64_t dataset_touched(const struct dataset *set, uint64_t *ret_blocks)
 	return bytes;
 }
 
-void data_check(const struct dataset *set, const struct data *data,
-		uint64_t offset, const void *bytes, size_t len)
+void data_check(const struct dataset *set, const struct data *data, uint64_t offset,
+		const void *bytes, size_t len)
 {
 	const uint8_t *got = bytes;
 	uint64_t i;
@@ -198,22 +191,17 @@ void data_check(const struct dataset *set, const struct data *data,
 	if (!len)
 		return;
 	if (offset + len > data->size)
-		die("%s: %zu bytes at %" PRIu64
-		    " are beyond its end at %" PRIu64,
-		    data->path, len, offset, data->size);
+		die("%s: %zu bytes at %" PRIu64 " are beyond its end at %" PRIu64, data->path, len,
+		    offset, data->size);
 	if (memcmp(got, data->golden + offset, len)) {
-		for (at = 0; at < len && got[at] == data->golden[offset + at];
-		     at++)
+		for (at = 0; at < len && got[at] == data->golden[offset + at]; at++)
 			;
 		if (at == len)
-			die("%s: bytes at %" PRIu64
-			    " changed while they were compared",
-			    data->path, offset);
-		die("%s: wrong byte at %" PRIu64
-		    " (%zu into %zu bytes read at %" PRIu64
+			die("%s: bytes at %" PRIu64 " changed while they were compared", data->path,
+			    offset);
+		die("%s: wrong byte at %" PRIu64 " (%zu into %zu bytes read at %" PRIu64
 		    "): got %#x, wanted %#x",
-		    data->path, offset + at, at, len, offset, got[at],
-		    data->golden[offset + at]);
+		    data->path, offset + at, at, len, offset, got[at], data->golden[offset + at]);
 	}
 	for (i = offset / set->block; i <= (offset + len - 1) / set->block; i++)
 		data->blocks[i] = 1;
@@ -230,22 +218,21 @@ int data_open(const struct data *data, int flags)
 	if (fstat(fd, &st))
 		die("%s: %s", data->path, strerror(errno));
 	if ((uint64_t)st.st_size != data->size)
-		die("%s has %" PRIu64 " bytes, wanted %" PRIu64, data->path,
-		    (uint64_t)st.st_size, data->size);
+		die("%s has %" PRIu64 " bytes, wanted %" PRIu64, data->path, (uint64_t)st.st_size,
+		    data->size);
 	return fd;
 }
 
-void data_pread(const struct dataset *set, const struct data *data, int fd,
-		void *buffer, size_t len, uint64_t offset)
+void data_pread(const struct dataset *set, const struct data *data, int fd, void *buffer,
+		size_t len, uint64_t offset)
 {
 	ssize_t n = pread(fd, buffer, len, (off_t)offset);
 
 	if (n < 0)
-		die("%s: pread of %zu bytes at %" PRIu64 ": %s", data->path,
-		    len, offset, strerror(errno));
+		die("%s: pread of %zu bytes at %" PRIu64 ": %s", data->path, len, offset,
+		    strerror(errno));
 	if ((size_t)n != len)
-		die("%s: short pread at %" PRIu64 ": %zd of %zu bytes",
-		    data->path, offset, n, len);
+		die("%s: short pread at %" PRIu64 ": %zd of %zu bytes", data->path, offset, n, len);
 	data_check(set, data, offset, buffer, len);
 }
 
@@ -280,8 +267,7 @@ uint64_t map_resident(const void *map, size_t len)
 	return resident * 4096;
 }
 
-void parts_cut(struct parts *parts, struct data *data, uint64_t head,
-	       uint64_t mean, uint64_t seed)
+void parts_cut(struct parts *parts, struct data *data, uint64_t head, uint64_t mean, uint64_t seed)
 {
 	uint64_t state = seed ^ 0x7061727473ULL, offset = head;
 	size_t i;
@@ -290,19 +276,16 @@ void parts_cut(struct parts *parts, struct data *data, uint64_t head,
 	parts->count = 0;
 	while (offset < data->size) {
 		/* As tensors are: a few large, many small. */
-		uint64_t size = random_below(&state, 4) ?
-					random_below(&state, 2 * mean) + 1 :
-					random_below(&state, 4096) + 1;
+		uint64_t size = random_below(&state, 4) ? random_below(&state, 2 * mean) + 1 :
+							  random_below(&state, 4096) + 1;
 
 		if (size > data->size - offset)
 			size = data->size - offset;
-		parts->list = reallocarray(parts->list, parts->count + 1,
-					   sizeof(*parts->list));
+		parts->list = reallocarray(parts->list, parts->count + 1, sizeof(*parts->list));
 		if (!parts->list)
 			die("no memory");
-		parts->list[parts->count++] = (struct part){ .data = data,
-							     .offset = offset,
-							     .size = size };
+		parts->list[parts->count++] =
+			(struct part){ .data = data, .offset = offset, .size = size };
 		offset += size;
 	}
 	for (i = parts->count; i > 1; i--) {
@@ -321,8 +304,7 @@ void parts_free(struct parts *parts)
 	parts->count = 0;
 }
 
-void in_processes(struct dataset *set, unsigned int count, work_fn work,
-		  void *arg)
+void in_processes(struct dataset *set, unsigned int count, work_fn work, void *arg)
 {
 	unsigned int i;
 	int gate[2], status, failed = 0;
@@ -370,8 +352,7 @@ static void *thread_main(void *arg)
 	return NULL;
 }
 
-void in_threads(struct dataset *set, unsigned int count, work_fn work,
-		void *arg)
+void in_threads(struct dataset *set, unsigned int count, work_fn work, void *arg)
 {
 	struct thread *threads = calloc(count, sizeof(*threads));
 	unsigned int i;
@@ -380,11 +361,8 @@ void in_threads(struct dataset *set, unsigned int count, work_fn work,
 	if (!threads)
 		die("no memory");
 	for (i = 0; i < count; i++) {
-		threads[i] = (struct thread){
-			.set = set, .work = work, .arg = arg, .index = i
-		};
-		error = pthread_create(&threads[i].id, NULL, thread_main,
-				       &threads[i]);
+		threads[i] = (struct thread){ .set = set, .work = work, .arg = arg, .index = i };
+		error = pthread_create(&threads[i].id, NULL, thread_main, &threads[i]);
 		if (error)
 			die("no thread: %s", strerror(error));
 	}

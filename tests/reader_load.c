@@ -44,8 +44,8 @@ static void st_lazy_file(struct dataset *set, struct data *data, uint64_t seed)
 	close(fd);
 	parts_cut(&parts, data, header_of(data), MEAN_TENSOR, seed);
 	for (i = 0; i < parts.count; i++)
-		data_check(set, data, parts.list[i].offset,
-			   map + parts.list[i].offset, parts.list[i].size);
+		data_check(set, data, parts.list[i].offset, map + parts.list[i].offset,
+			   parts.list[i].size);
 	parts_free(&parts);
 	data_unmap(data, map);
 	close(second);
@@ -82,11 +82,9 @@ void load_st_two_region(struct dataset *set, const struct options *options)
 			uint64_t w = i * weight, s = scales + i * scale;
 
 			if (w < scales)
-				data_check(set, data, w, map + w,
-					   min_u64(weight, scales - w));
+				data_check(set, data, w, map + w, min_u64(weight, scales - w));
 			if (s < data->size)
-				data_check(set, data, s, map + s,
-					   min_u64(scale, data->size - s));
+				data_check(set, data, s, map + s, min_u64(scale, data->size - s));
 		}
 		data_unmap(data, map);
 		close(fd);
@@ -105,26 +103,20 @@ static void tp8_rank(struct dataset *set, void *arg, unsigned int rank)
 		struct parts parts;
 
 		data_check(set, data, 0, map, header_of(data));
-		parts_cut(&parts, data, header_of(data), 2 * MEAN_TENSOR,
-			  options->seed + f);
+		parts_cut(&parts, data, header_of(data), 2 * MEAN_TENSOR, options->seed + f);
 		for (i = 0; i < parts.count; i++) {
 			struct part *part = &parts.list[i];
-			uint64_t eighth = part->size / 8 + 1,
-				 from = rank * eighth, row;
+			uint64_t eighth = part->size / 8 + 1, from = rank * eighth, row;
 
 			if (i % 2) {
 				if (from < part->size)
-					data_check(set, data,
-						   part->offset + from,
+					data_check(set, data, part->offset + from,
 						   map + part->offset + from,
-						   min_u64(eighth,
-							   part->size - from));
+						   min_u64(eighth, part->size - from));
 				continue;
 			}
-			for (row = rank * 2 * KIB; row < part->size;
-			     row += 16 * KIB)
-				data_check(set, data, part->offset + row,
-					   map + part->offset + row,
+			for (row = rank * 2 * KIB; row < part->size; row += 16 * KIB)
+				data_check(set, data, part->offset + row, map + part->offset + row,
 					   min_u64(2 * KIB, part->size - row));
 		}
 		parts_free(&parts);
@@ -159,13 +151,12 @@ static void shared_fd_worker(struct dataset *set, void *arg, unsigned int index)
 			return;
 		part = &shared->parts.list[i];
 		if (index % 2) {
-			data_check(set, part->data, part->offset,
-				   shared->map + part->offset, part->size);
+			data_check(set, part->data, part->offset, shared->map + part->offset,
+				   part->size);
 		} else {
 			void *buffer = allocate(part->size);
 
-			data_pread(set, part->data, shared->fd, buffer,
-				   part->size, part->offset);
+			data_pread(set, part->data, shared->fd, buffer, part->size, part->offset);
 			free(buffer);
 		}
 	}
@@ -173,21 +164,17 @@ static void shared_fd_worker(struct dataset *set, void *arg, unsigned int index)
 
 void load_shared_fd(struct dataset *set, const struct options *options)
 {
-	size_t *next = mmap(NULL, 4096, PROT_READ | PROT_WRITE,
-			    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	size_t *next = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	size_t f;
 
 	if (next == MAP_FAILED)
 		die("no memory");
 	for (f = 0; f < set->count; f++) {
 		struct data *data = &set->files[f];
-		struct shared_fd shared = { .data = data,
-					    .fd = data_open(data, 0),
-					    .next = next };
+		struct shared_fd shared = { .data = data, .fd = data_open(data, 0), .next = next };
 
 		shared.map = data_map(data, shared.fd, PROT_READ, MAP_SHARED);
-		parts_cut(&shared.parts, data, 0, MEAN_TENSOR,
-			  options->seed + f);
+		parts_cut(&shared.parts, data, 0, MEAN_TENSOR, options->seed + f);
 		*next = 0;
 		if (f % 2)
 			in_processes(set, 32, shared_fd_worker, &shared);
@@ -212,11 +199,10 @@ static void read_all(struct dataset *set, struct data *data, size_t chunk)
 		ssize_t n = read(fd, buffer, chunk);
 
 		if (n < 0)
-			die("%s: read at %" PRIu64 ": %s", data->path, at,
-			    strerror(errno));
+			die("%s: read at %" PRIu64 ": %s", data->path, at, strerror(errno));
 		if ((size_t)n != want)
-			die("%s: short read at %" PRIu64 ": %zd of %zu bytes",
-			    data->path, at, n, want);
+			die("%s: short read at %" PRIu64 ": %zd of %zu bytes", data->path, at, n,
+			    want);
 		if (!n)
 			break;
 		data_check(set, data, at, buffer, n);
@@ -264,8 +250,7 @@ void load_eager(struct dataset *set, const struct options *options)
 
 static void runai_thread(struct dataset *set, void *arg, unsigned int index)
 {
-	uint64_t share = set->bytes / 16 + 1, from = share * index,
-		 end = from + share, base = 0;
+	uint64_t share = set->bytes / 16 + 1, from = share * index, end = from + share, base = 0;
 	uint8_t *buffer = allocate(2 * MIB);
 	size_t f;
 
@@ -287,10 +272,8 @@ static void runai_thread(struct dataset *set, void *arg, unsigned int index)
 			ssize_t n = read(fd, buffer, want);
 
 			if (n < 0 || (size_t)n != want)
-				die("%s: read at %" PRIu64
-				    ": %zd of %zu bytes: %s",
-				    data->path, at, n, want,
-				    n < 0 ? strerror(errno) : "short");
+				die("%s: read at %" PRIu64 ": %zd of %zu bytes: %s", data->path, at,
+				    n, want, n < 0 ? strerror(errno) : "short");
 			data_check(set, data, at, buffer, n);
 			at += n;
 		}
@@ -343,28 +326,23 @@ static void llama_map(struct dataset *set, void *arg, unsigned int index)
 
 		error = posix_fadvise(fd, 0, 0, POSIX_FADV_SEQUENTIAL);
 		if (error)
-			die("%s: FADV_SEQUENTIAL: %s", data->path,
-			    strerror(error));
+			die("%s: FADV_SEQUENTIAL: %s", data->path, strerror(error));
 		map = data_map(data, fd, PROT_READ, MAP_SHARED | MAP_POPULATE);
 		if (!map) {
 			close(fd);
 			continue;
 		}
 		if (madvise((void *)map, data->size, MADV_WILLNEED))
-			die("%s: MADV_WILLNEED: %s", data->path,
-			    strerror(errno));
+			die("%s: MADV_WILLNEED: %s", data->path, strerror(errno));
 		parts_cut(&parts, data, 0, MEAN_TENSOR, options->seed + f);
 		for (i = 0; i < parts.count; i++)
-			data_check(set, data, parts.list[i].offset,
-				   map + parts.list[i].offset,
+			data_check(set, data, parts.list[i].offset, map + parts.list[i].offset,
 				   parts.list[i].size);
 		/* Fragments that were copied elsewhere are let go, the rest stays in use. */
 		if (data->size > 8 * MIB) {
 			if (munmap((void *)(map + 1 * MIB), 3 * MIB))
-				die("%s: munmap: %s", data->path,
-				    strerror(errno));
-			data_check(set, data, 4 * MIB, map + 4 * MIB,
-				   data->size - 4 * MIB);
+				die("%s: munmap: %s", data->path, strerror(errno));
+			data_check(set, data, 4 * MIB, map + 4 * MIB, data->size - 4 * MIB);
 		}
 		munmap((void *)map, data->size);
 		parts_free(&parts);
@@ -400,38 +378,28 @@ void load_llama_dio(struct dataset *set, const struct options *options)
 			die("%s: %s", data->path, strerror(errno));
 		align = st.st_blksize;
 		if (!align || align & (align - 1) || align > 16 * MIB)
-			die("%s: st_blksize %" PRIu64 " is no alignment",
-			    data->path, align);
+			die("%s: st_blksize %" PRIu64 " is no alignment", data->path, align);
 		parts_cut(&parts, data, 0, 3 * MEAN_TENSOR, options->seed + f);
-		qsort(parts.list, parts.count, sizeof(*parts.list),
-		      larger_first);
+		qsort(parts.list, parts.count, sizeof(*parts.list), larger_first);
 		for (i = 0; i < parts.count; i++) {
 			struct part *part = &parts.list[i];
 			uint64_t from = part->offset & ~(align - 1);
-			uint64_t end = (part->offset + part->size + align - 1) &
-				       ~(align - 1);
+			uint64_t end = (part->offset + part->size + align - 1) & ~(align - 1);
 
 			for (; from < end;) {
 				size_t len = min_u64(64 * MIB, end - from);
-				size_t want = min_u64(
-					len,
-					data->size - min_u64(from, data->size));
+				size_t want = min_u64(len, data->size - min_u64(from, data->size));
 				void *buffer;
 				ssize_t n;
 
-				if (posix_memalign(&buffer,
-						   align < 4096 ? 4096 : align,
-						   len))
+				if (posix_memalign(&buffer, align < 4096 ? 4096 : align, len))
 					die("no memory");
 				n = pread(fd, buffer, len, (off_t)from);
 				if (n < 0)
-					die("%s: direct pread of %zu bytes at %" PRIu64
-					    ": %s",
-					    data->path, len, from,
-					    strerror(errno));
+					die("%s: direct pread of %zu bytes at %" PRIu64 ": %s",
+					    data->path, len, from, strerror(errno));
 				if ((size_t)n != want)
-					die("%s: direct pread at %" PRIu64
-					    ": %zd of %zu bytes",
+					die("%s: direct pread at %" PRIu64 ": %zd of %zu bytes",
 					    data->path, from, n, want);
 				data_check(set, data, from, buffer, n);
 				free(buffer);

@@ -23,8 +23,7 @@ static uint64_t min_u64(uint64_t a, uint64_t b)
 }
 
 /* pread of a range that may reach past the end. */
-static void range(struct dataset *set, struct data *data, int fd,
-		  uint64_t offset, uint64_t len)
+static void range(struct dataset *set, struct data *data, int fd, uint64_t offset, uint64_t len)
 {
 	void *buffer;
 
@@ -39,8 +38,7 @@ static void range(struct dataset *set, struct data *data, int fd,
 /* Rows of an eighth of each file, the first of them most often. */
 void pick_moe_rows(struct dataset *set, const struct options *options)
 {
-	uint64_t state = options->seed,
-		 count = options->count ? options->count : 200, i;
+	uint64_t state = options->seed, count = options->count ? options->count : 200, i;
 	size_t f;
 
 	for (f = 0; f < set->count; f++) {
@@ -54,11 +52,9 @@ void pick_moe_rows(struct dataset *set, const struct options *options)
 		for (i = 0; map && i < count; i++) {
 			uint64_t len = (4 + random_below(&state, 61)) * KIB;
 			/* Near to a Zipf distribution: the product of two even ones. */
-			uint64_t at = random_below(
-				&state, random_below(&state, experts) + 1);
+			uint64_t at = random_below(&state, random_below(&state, experts) + 1);
 
-			data_check(set, data, at, map + at,
-				   min_u64(len, data->size - at));
+			data_check(set, data, at, map + at, min_u64(len, data->size - at));
 		}
 		data_unmap(data, map);
 		close(fd);
@@ -79,9 +75,7 @@ void pick_tail_first(struct dataset *set, const struct options *options)
 		range(set, data, fd, data->size - tail, tail);
 		range(set, data, fd, data->size - directory, directory);
 		/* --count records, or all of them. */
-		for (i = 0;
-		     at < data->size && (!options->count || i < options->count);
-		     i++) {
+		for (i = 0; at < data->size && (!options->count || i < options->count); i++) {
 			range(set, data, fd, at, 700 * KIB + 13);
 			at += 700 * KIB + 13;
 		}
@@ -102,8 +96,7 @@ void pick_gguf_header(struct dataset *set, const struct options *options)
 		struct parts parts;
 
 		for (at = 0; at < head;) {
-			uint64_t len = min_u64(4 + random_below(&state, 61),
-					       head - at);
+			uint64_t len = min_u64(4 + random_below(&state, 61), head - at);
 
 			data_check(set, data, at, map + at, len);
 			at += len + random_below(&state, 900);
@@ -113,8 +106,7 @@ void pick_gguf_header(struct dataset *set, const struct options *options)
 			parts_cut(&parts, data, 0, 300 * KIB, options->seed);
 			for (i = 0; i < parts.count; i++)
 				data_check(set, data, parts.list[i].offset,
-					   map + parts.list[i].offset,
-					   parts.list[i].size);
+					   map + parts.list[i].offset, parts.list[i].size);
 			parts_free(&parts);
 		}
 		data_unmap(data, map);
@@ -131,8 +123,7 @@ void pick_cow(struct dataset *set, const struct options *options)
 		struct data *data = &set->files[f];
 		uint64_t pages = (data->size + 4095) / 4096, i, at;
 		int fd = data_open(data, 0);
-		uint8_t *map = (uint8_t *)data_map(
-			data, fd, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+		uint8_t *map = (uint8_t *)data_map(data, fd, PROT_READ | PROT_WRITE, MAP_PRIVATE);
 		uint8_t *written = calloc(pages + 1, 1);
 		const uint8_t *other;
 
@@ -152,19 +143,16 @@ void pick_cow(struct dataset *set, const struct options *options)
 		for (i = 0; i < pages; i++)
 			if (!written[i])
 				data_check(set, data, i * 4096, map + i * 4096,
-					   min_u64(4096,
-						   data->size - i * 4096));
+					   min_u64(4096, data->size - i * 4096));
 		for (i = 0; i < pages / 200 + 1; i++) {
 			at = random_below(&state, pages);
 			written[at] = 1;
 			map[at * 4096] = ~data->golden[at * 4096];
 		}
 		for (i = 0; i < pages; i++)
-			if (written[i] &&
-			    map[i * 4096] == data->golden[i * 4096])
-				die("%s: what was written to page %" PRIu64
-				    " is lost",
-				    data->path, i);
+			if (written[i] && map[i * 4096] == data->golden[i * 4096])
+				die("%s: what was written to page %" PRIu64 " is lost", data->path,
+				    i);
 		/* Nobody else sees it. */
 		other = data_map(data, fd, PROT_READ, MAP_SHARED);
 		data_check(set, data, 0, other, data->size);
@@ -187,8 +175,7 @@ void pick_drop(struct dataset *set, const struct options *options)
 		for (f = 0; f < set->count; f++) {
 			struct data *data = &set->files[f];
 			int fd = data_open(data, 0), error;
-			const uint8_t *map =
-				data_map(data, fd, PROT_READ, MAP_SHARED);
+			const uint8_t *map = data_map(data, fd, PROT_READ, MAP_SHARED);
 			uint64_t at;
 
 			for (at = 0; at < data->size; at += 1 * MIB)
@@ -197,8 +184,7 @@ void pick_drop(struct dataset *set, const struct options *options)
 				before += map_resident(map, data->size);
 			error = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 			if (error)
-				die("%s: FADV_DONTNEED: %s", data->path,
-				    strerror(error));
+				die("%s: FADV_DONTNEED: %s", data->path, strerror(error));
 			if (map)
 				after += map_resident(map, data->size);
 			data_unmap(data, map);
@@ -229,8 +215,7 @@ static void wds_worker(struct dataset *set, void *arg, unsigned int index)
 			uint64_t at;
 
 			/* A tar header, then its member, as tarfile reads a stream. */
-			for (at = 0; at < data->size;
-			     at += 10 * KIB + 100 * KIB) {
+			for (at = 0; at < data->size; at += 10 * KIB + 100 * KIB) {
 				range(set, data, fd, at, 10 * KIB);
 				range(set, data, fd, at + 10 * KIB, 100 * KIB);
 			}
@@ -255,8 +240,7 @@ void pick_wds_random(struct dataset *set, const struct options *options)
 		uint64_t state = options->seed;
 
 		for (i = 0; i < count; i++) {
-			struct data *data =
-				&set->files[random_below(&state, set->count)];
+			struct data *data = &set->files[random_below(&state, set->count)];
 			uint64_t at = random_below(&state, data->size);
 			uint64_t len = (4 * KIB) << random_below(&state, 9);
 			int fd = data_open(data, 0);
@@ -282,12 +266,10 @@ static void query(struct dataset *set, struct data *data)
 	size_t g, c;
 
 	range(set, data, fd, data->size - min_u64(8, data->size), 8);
-	range(set, data, fd, data->size - min_u64(48 * KIB, data->size),
-	      48 * KIB);
+	range(set, data, fd, data->size - min_u64(48 * KIB, data->size), 48 * KIB);
 	for (g = 0; g < 2; g++)
 		for (c = 0; c < 3; c++)
-			range(set, data, fd,
-			      groups[g] * group + columns[c] * column, column);
+			range(set, data, fd, groups[g] * group + columns[c] * column, column);
 	close(fd);
 }
 
@@ -304,8 +286,7 @@ void pick_rowgroup(struct dataset *set, const struct options *options)
 
 void pick_seek(struct dataset *set, const struct options *options)
 {
-	uint64_t state = options->seed,
-		 count = options->count ? options->count : 3, i;
+	uint64_t state = options->seed, count = options->count ? options->count : 3, i;
 	size_t f;
 
 	for (f = 0; f < set->count; f++) {
@@ -315,13 +296,11 @@ void pick_seek(struct dataset *set, const struct options *options)
 		range(set, data, fd, 0, 64 * KIB);
 		for (i = 0; i < count; i++) {
 			uint64_t at = random_below(&state, data->size);
-			uint64_t end = min_u64(
-				data->size,
-				at + MIB + random_below(&state, 7 * MIB));
+			uint64_t end =
+				min_u64(data->size, at + MIB + random_below(&state, 7 * MIB));
 
 			for (; at < end; at += 128 * KIB)
-				range(set, data, fd, at,
-				      min_u64(128 * KIB, end - at));
+				range(set, data, fd, at, min_u64(128 * KIB, end - at));
 		}
 		close(fd);
 	}
@@ -336,8 +315,7 @@ void pick_huge_file(struct dataset *set, const struct options *options)
 		struct data *data = &set->files[f];
 		int fd = data_open(data, 0);
 		const uint8_t *map = data_map(data, fd, PROT_READ, MAP_PRIVATE);
-		uint64_t tail = min_u64(data->size, 100 * KIB + 1),
-			 middle = data->size / 2 - 100;
+		uint64_t tail = min_u64(data->size, 100 * KIB + 1), middle = data->size / 2 - 100;
 
 		if (data->size < MIB)
 			die("%s is not huge", data->path);
@@ -345,11 +323,9 @@ void pick_huge_file(struct dataset *set, const struct options *options)
 		range(set, data, fd, middle, 100 * KIB);
 		range(set, data, fd, data->size - tail, tail);
 		if (map) {
-			data_check(set, data, 0, map,
-				   min_u64(4096, data->size));
+			data_check(set, data, 0, map, min_u64(4096, data->size));
 			data_check(set, data, middle, map + middle, 4096);
-			data_check(set, data, data->size - tail,
-				   map + data->size - tail, tail);
+			data_check(set, data, data->size - tail, map + data->size - tail, tail);
 		}
 		data_unmap(data, map);
 		close(fd);
@@ -360,8 +336,7 @@ static void refused(const char *what, const char *path, int result, int wanted)
 {
 	if (result != -1 || errno != wanted)
 		die("%s: %s: got %s, wanted %s", path, what,
-		    result == -1 ? strerror(errno) : "success",
-		    strerror(wanted));
+		    result == -1 ? strerror(errno) : "success", strerror(wanted));
 }
 
 void pick_meta(struct dataset *set, const struct options *options)
@@ -391,20 +366,17 @@ void pick_meta(struct dataset *set, const struct options *options)
 		if (stat(data->path, &st))
 			die("%s: %s", data->path, strerror(errno));
 		if ((uint64_t)st.st_size != data->size)
-			die("%s has %" PRIu64 " bytes, wanted %" PRIu64,
-			    data->path, (uint64_t)st.st_size, data->size);
+			die("%s has %" PRIu64 " bytes, wanted %" PRIu64, data->path,
+			    (uint64_t)st.st_size, data->size);
 		if (st.st_nlink != 1)
-			die("%s has %lu links", data->path,
-			    (unsigned long)st.st_nlink);
+			die("%s has %lu links", data->path, (unsigned long)st.st_nlink);
 		if (!realpath(data->path, resolved))
 			die("%s: realpath: %s", data->path, strerror(errno));
 		fd = data_open(data, 0);
-		if (flock(fd, LOCK_SH) || flock(fd, LOCK_UN) ||
-		    flock(fd, LOCK_EX | LOCK_NB))
+		if (flock(fd, LOCK_SH) || flock(fd, LOCK_UN) || flock(fd, LOCK_EX | LOCK_NB))
 			die("%s: flock: %s", data->path, strerror(errno));
 		close(fd);
-		refused("open for writing", data->path,
-			open(data->path, O_RDWR), EROFS);
+		refused("open for writing", data->path, open(data->path, O_RDWR), EROFS);
 		refused("truncate", data->path, truncate(data->path, 0), EROFS);
 		refused("unlink", data->path, unlink(data->path), EROFS);
 	}

@@ -36,34 +36,31 @@ static size_t wanted(const struct probe *probe, uint64_t offset, size_t len)
 {
 	if (offset >= probe->data->size)
 		return 0;
-	return len < probe->data->size - offset ? len :
-						  probe->data->size - offset;
+	return len < probe->data->size - offset ? len : probe->data->size - offset;
 }
 
-static void must(const struct probe *probe, const char *way, ssize_t got,
-		 size_t want, uint64_t offset)
+static void must(const struct probe *probe, const char *way, ssize_t got, size_t want,
+		 uint64_t offset)
 {
 	if (got < 0)
-		die("%s: %s of %zu bytes at %" PRIu64 ": %s", probe->data->path,
-		    way, want, offset, strerror(errno));
+		die("%s: %s of %zu bytes at %" PRIu64 ": %s", probe->data->path, way, want, offset,
+		    strerror(errno));
 	if ((size_t)got != want)
-		die("%s: %s at %" PRIu64 " gave %zd of %zu bytes",
-		    probe->data->path, way, offset, got, want);
+		die("%s: %s at %" PRIu64 " gave %zd of %zu bytes", probe->data->path, way, offset,
+		    got, want);
 }
 
 static void by_read(struct probe *probe, uint64_t offset, size_t len)
 {
 	if (lseek(probe->fd, (off_t)offset, SEEK_SET) < 0)
-		die("%s: lseek to %" PRIu64 ": %s", probe->data->path, offset,
-		    strerror(errno));
-	must(probe, "read", read(probe->fd, probe->buffer, len),
-	     wanted(probe, offset, len), offset);
+		die("%s: lseek to %" PRIu64 ": %s", probe->data->path, offset, strerror(errno));
+	must(probe, "read", read(probe->fd, probe->buffer, len), wanted(probe, offset, len),
+	     offset);
 }
 
 static void by_pread(struct probe *probe, uint64_t offset, size_t len)
 {
-	must(probe, "pread",
-	     pread(probe->fd, probe->buffer, len, (off_t)offset),
+	must(probe, "pread", pread(probe->fd, probe->buffer, len, (off_t)offset),
 	     wanted(probe, offset, len), offset);
 }
 
@@ -90,8 +87,7 @@ static void by_preadv2(struct probe *probe, uint64_t offset, size_t len)
 	half = (len - n) / 2;
 	iov[0] = (struct iovec){ probe->buffer + n, half };
 	iov[1] = (struct iovec){ probe->buffer + n + half, len - n - half };
-	must(probe, "preadv2",
-	     preadv2(probe->fd, iov, 2, (off_t)(offset + n), 0), want - n,
+	must(probe, "preadv2", preadv2(probe->fd, iov, 2, (off_t)(offset + n), 0), want - n,
 	     offset + n);
 }
 
@@ -110,15 +106,12 @@ static void by_splice(struct probe *probe, uint64_t offset, size_t len)
 	off_t at = (off_t)offset;
 
 	while (done < want) {
-		ssize_t n = splice(probe->fd, &at, probe->pipe[1], NULL,
-				   len - done, 0),
-			left;
+		ssize_t n = splice(probe->fd, &at, probe->pipe[1], NULL, len - done, 0), left;
 
 		if (n <= 0)
 			must(probe, "splice", n, want - done, offset + done);
 		for (left = n; left > 0;) {
-			ssize_t got = read(probe->pipe[0], probe->buffer + done,
-					   left);
+			ssize_t got = read(probe->pipe[0], probe->buffer + done, left);
 
 			if (got <= 0)
 				die("reading the pipe: %s", strerror(errno));
@@ -137,14 +130,12 @@ static void by_sendfile(struct probe *probe, uint64_t offset, size_t len)
 	while (done < want) {
 		/* No more than the socket holds: nobody reads it meanwhile. */
 		size_t piece = len - done < 32 * KIB ? len - done : 32 * KIB;
-		ssize_t n = sendfile(probe->socket[1], probe->fd, &at, piece),
-			left;
+		ssize_t n = sendfile(probe->socket[1], probe->fd, &at, piece), left;
 
 		if (n <= 0)
 			must(probe, "sendfile", n, want - done, offset + done);
 		for (left = n; left > 0;) {
-			ssize_t got = read(probe->socket[0],
-					   probe->buffer + done, left);
+			ssize_t got = read(probe->socket[0], probe->buffer + done, left);
 
 			if (got <= 0)
 				die("reading the socket: %s", strerror(errno));
@@ -158,16 +149,13 @@ static void by_sendfile(struct probe *probe, uint64_t offset, size_t len)
 /* Whole pages around the range; the result is moved to the front of the buffer. */
 static void by_direct(struct probe *probe, uint64_t offset, size_t len)
 {
-	uint64_t from = offset & ~4095ULL,
-		 end = (offset + len + 4095) & ~4095ULL;
+	uint64_t from = offset & ~4095ULL, end = (offset + len + 4095) & ~4095ULL;
 	size_t want = wanted(probe, from, end - from);
 
-	must(probe, "direct pread",
-	     pread(probe->direct, probe->buffer, end - from, (off_t)from), want,
-	     from);
+	must(probe, "direct pread", pread(probe->direct, probe->buffer, end - from, (off_t)from),
+	     want, from);
 	if (offset - from < want)
-		memmove(probe->buffer, probe->buffer + (offset - from),
-			want - (offset - from));
+		memmove(probe->buffer, probe->buffer + (offset - from), want - (offset - from));
 }
 
 static void by_uring(struct probe *probe, uint64_t offset, size_t len)
@@ -184,8 +172,7 @@ static void by_uring(struct probe *probe, uint64_t offset, size_t len)
 		die("io_uring: %s", strerror(-error));
 	if (cqe->res < 0)
 		errno = -cqe->res;
-	must(probe, "io_uring read", cqe->res, wanted(probe, offset, len),
-	     offset);
+	must(probe, "io_uring read", cqe->res, wanted(probe, offset, len), offset);
 	io_uring_cqe_seen(&probe->ring, cqe);
 }
 
@@ -193,10 +180,9 @@ static const struct way {
 	const char *name;
 	void (*read)(struct probe *probe, uint64_t offset, size_t len);
 } ways[] = {
-	{ "read", by_read },	   { "pread", by_pread },
-	{ "preadv2", by_preadv2 }, { "mmap", by_mmap },
-	{ "splice", by_splice },   { "sendfile", by_sendfile },
-	{ "direct", by_direct },   { "uring", by_uring },
+	{ "read", by_read },	 { "pread", by_pread },	  { "preadv2", by_preadv2 },
+	{ "mmap", by_mmap },	 { "splice", by_splice }, { "sendfile", by_sendfile },
+	{ "direct", by_direct }, { "uring", by_uring },
 };
 #define WAYS (sizeof(ways) / sizeof(ways[0]))
 
@@ -209,15 +195,13 @@ static bool listed(const char *list, const char *name)
 	if (!list)
 		return true;
 	for (at = list; (at = strstr(at, name)); at += len)
-		if ((at == list || at[-1] == ',') &&
-		    (at[len] == ',' || !at[len]))
+		if ((at == list || at[-1] == ',') && (at[len] == ',' || !at[len]))
 			return true;
 	return false;
 }
 
 /* Mostly small ranges anywhere; some at borders of blocks and at the end. */
-static uint64_t pick(uint64_t *state, const struct options *options,
-		     uint64_t size, size_t *ret_len)
+static uint64_t pick(uint64_t *state, const struct options *options, uint64_t size, size_t *ret_len)
 {
 	uint64_t offset, len;
 
@@ -234,15 +218,11 @@ static uint64_t pick(uint64_t *state, const struct options *options,
 	}
 	switch (random_below(state, 4)) {
 	case 0: /* across a border of blocks */
-		offset = random_below(state, size / options->block + 1) *
-			 options->block;
-		offset -= random_below(state,
-				       len < offset ? len + 1 : offset + 1);
+		offset = random_below(state, size / options->block + 1) * options->block;
+		offset -= random_below(state, len < offset ? len + 1 : offset + 1);
 		break;
 	case 1: /* near the end, and beyond */
-		offset = size -
-			 random_below(state,
-				      size < 100 * KIB ? size + 1 : 100 * KIB) +
+		offset = size - random_below(state, size < 100 * KIB ? size + 1 : 100 * KIB) +
 			 random_below(state, 3);
 		break;
 	default:
@@ -255,8 +235,7 @@ static uint64_t pick(uint64_t *state, const struct options *options,
 
 void probe_random(struct dataset *set, const struct options *options)
 {
-	uint64_t state = options->seed,
-		 count = options->count ? options->count : 500, i;
+	uint64_t state = options->seed, count = options->count ? options->count : 500, i;
 	size_t f, n = 0, w[WAYS];
 	struct probe probe = { .set = set };
 
@@ -266,8 +245,7 @@ void probe_random(struct dataset *set, const struct options *options)
 	if (!n)
 		die("none of the ways is known: %s", options->ways);
 	probe.buffer = allocate(LONGEST + 8192);
-	if (pipe(probe.pipe) ||
-	    socketpair(AF_UNIX, SOCK_STREAM, 0, probe.socket))
+	if (pipe(probe.pipe) || socketpair(AF_UNIX, SOCK_STREAM, 0, probe.socket))
 		die("no pipe: %s", strerror(errno));
 	if (io_uring_queue_init(8, &probe.ring, 0) < 0)
 		die("no io_uring");
@@ -276,25 +254,19 @@ void probe_random(struct dataset *set, const struct options *options)
 
 		probe.data = data;
 		probe.fd = data_open(data, 0);
-		probe.direct = listed(options->ways, "direct") ?
-				       data_open(data, O_DIRECT) :
-				       -1;
+		probe.direct = listed(options->ways, "direct") ? data_open(data, O_DIRECT) : -1;
 		probe.map = data_map(data, probe.fd, PROT_READ, MAP_SHARED);
 		for (i = 0; i < count; i++) {
-			const struct way *way =
-				&ways[w[random_below(&state, n)]];
+			const struct way *way = &ways[w[random_below(&state, n)]];
 			size_t len, want;
-			uint64_t offset =
-				pick(&state, options, data->size, &len);
+			uint64_t offset = pick(&state, options, data->size, &len);
 
 			memset(probe.buffer, 0xa5, len);
 			way->read(&probe, offset, len);
 			want = wanted(&probe, offset, len);
 			data_check(set, data, offset, probe.buffer, want);
-			if (want < len && way->read != by_direct &&
-			    probe.buffer[want] != 0xa5)
-				die("%s: %s at %" PRIu64
-				    " wrote beyond the end of the file",
+			if (want < len && way->read != by_direct && probe.buffer[want] != 0xa5)
+				die("%s: %s at %" PRIu64 " wrote beyond the end of the file",
 				    data->path, way->name, offset);
 		}
 		data_unmap(data, probe.map);
@@ -313,18 +285,14 @@ void probe_touch(struct dataset *set, const struct options *options)
 	struct data *data = &set->files[0];
 	int fd = data_open(data, 0);
 	const uint8_t *map =
-		data_map(data, fd, PROT_READ,
-			 options->shared ? MAP_SHARED : MAP_PRIVATE);
+		data_map(data, fd, PROT_READ, options->shared ? MAP_SHARED : MAP_PRIVATE);
 
 	if (!map)
 		die("%s is empty", data->path);
-	if (!options->sequential &&
-	    madvise((void *)map, data->size, MADV_RANDOM))
+	if (!options->sequential && madvise((void *)map, data->size, MADV_RANDOM))
 		die("MADV_RANDOM: %s", strerror(errno));
-	at = options->offset ? options->offset :
-			       random_below(&state, data->size / 4096) * 4096;
-	data_check(set, data, at, map + at,
-		   data->size - at < 4096 ? data->size - at : 4096);
+	at = options->offset ? options->offset : random_below(&state, data->size / 4096) * 4096;
+	data_check(set, data, at, map + at, data->size - at < 4096 ? data->size - at : 4096);
 	printf(" resident=%" PRIu64, map_resident(map, data->size));
 	data_unmap(data, map);
 	close(fd);
@@ -344,8 +312,7 @@ static uint64_t pmd_mapped(const void *map)
 	while (fgets(line, sizeof(line), smaps)) {
 		if (!strncmp(line, start, strlen(start)))
 			here = true;
-		else if (here &&
-			 sscanf(line, "FilePmdMapped: %" SCNu64, &kib) == 1) {
+		else if (here && sscanf(line, "FilePmdMapped: %" SCNu64, &kib) == 1) {
 			found = kib * KIB;
 			break;
 		}
@@ -367,8 +334,7 @@ void probe_scan(struct dataset *set, const struct options *options)
 		struct data *data = &set->files[f];
 		int fd = data_open(data, 0);
 		const volatile uint8_t *map =
-			data_map(data, fd, PROT_READ,
-				 options->shared ? MAP_SHARED : MAP_PRIVATE);
+			data_map(data, fd, PROT_READ, options->shared ? MAP_SHARED : MAP_PRIVATE);
 		uint64_t at;
 
 		if (!map) {
@@ -381,8 +347,7 @@ void probe_scan(struct dataset *set, const struct options *options)
 			(void)map[at];
 		seconds += now() - begin;
 		getrusage(RUSAGE_SELF, &after);
-		faults += after.ru_minflt - before.ru_minflt + after.ru_majflt -
-			  before.ru_majflt;
+		faults += after.ru_minflt - before.ru_minflt + after.ru_majflt - before.ru_majflt;
 		pmd += pmd_mapped((const void *)map);
 		data_check(set, data, 0, (const void *)map, data->size);
 		data_unmap(data, (const void *)map);
@@ -412,8 +377,7 @@ static void many_reader(struct dataset *set, void *arg, unsigned int index)
 
 void probe_many(struct dataset *set, const struct options *options)
 {
-	in_processes(set, options->count ? options->count : 64, many_reader,
-		     (void *)options);
+	in_processes(set, options->count ? options->count : 64, many_reader, (void *)options);
 }
 
 void probe_time(struct dataset *set, const struct options *options)

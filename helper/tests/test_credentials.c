@@ -50,9 +50,9 @@ static int tear_down(void **state)
 
 static int each(void **state)
 {
-	static const char *const variables[] = { "AWS_ACCESS_KEY_ID",  "AWS_SECRET_ACCESS_KEY",
-						 "AWS_SESSION_TOKEN",  "AWS_PROFILE",
-						 "AWS_REGION",	       "AWS_DEFAULT_REGION" };
+	static const char *const variables[] = { "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY",
+						 "AWS_SESSION_TOKEN", "AWS_PROFILE",
+						 "AWS_REGION",	      "AWS_DEFAULT_REGION" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(variables) / sizeof(variables[0]); i++)

@@ -40,13 +40,13 @@ static int parse_text(const char *text)
 static void entries(void **state)
 {
 	(void)state;
-	assert_int_equal(
-		parse_text("[{ \"name\":\"d\", \"type\":\"directory\", \"mtime\":\"Sun, 13 Sep 2020 "
-			   "12:26:40 GMT\" },\n"
-			   "{ \"name\":\"f\", \"type\":\"file\", \"mtime\":\"Sun, 13 Sep 2020 "
-			   "12:26:40 GMT\", \"size\":5000000000 },\n"
-			   "{ \"name\":\"s\", \"type\":\"other\" }]"),
-		0);
+	assert_int_equal(parse_text(
+				 "[{ \"name\":\"d\", \"type\":\"directory\", \"mtime\":\"Sun, 13 Sep 2020 "
+				 "12:26:40 GMT\" },\n"
+				 "{ \"name\":\"f\", \"type\":\"file\", \"mtime\":\"Sun, 13 Sep 2020 "
+				 "12:26:40 GMT\", \"size\":5000000000 },\n"
+				 "{ \"name\":\"s\", \"type\":\"other\" }]"),
+			 0);
 	assert_int_equal(page.count, 2);
 	assert_int_equal(page.skipped, 1);
 	assert_string_equal(page.entries[0].name, "d");
@@ -59,8 +59,8 @@ static void entries(void **state)
 
 static void names(void **state)
 {
-	static const char text[] = "[" ENTRY("a\xff\xfe") "," ENTRY("\xc3\xa9") "," ENTRY("\xc3") ","
-		ENTRY("q\\\"\\n") "," ENTRY("x/y") "," ENTRY("..") "," ENTRY("n\\u0000n") "," ENTRY("") "]";
+	static const char text[] = "[" ENTRY("a\xff\xfe") "," ENTRY("\xc3\xa9") "," ENTRY("\xc3") "," ENTRY(
+		"q\\\"\\n") "," ENTRY("x/y") "," ENTRY("..") "," ENTRY("n\\u0000n") "," ENTRY("") "]";
 
 	(void)state;
 	assert_int_equal(parse(text, sizeof(text) - 1), 0);
@@ -75,7 +75,14 @@ static void names(void **state)
 static void others(void **state)
 {
 	static const char *const texts[] = {
-		"", "<html>", "{}", "null", "[1]", "[{}]", "[{\"name\":1,\"type\":\"file\"}]", "[" ENTRY("a"),
+		"",
+		"<html>",
+		"{}",
+		"null",
+		"[1]",
+		"[{}]",
+		"[{\"name\":1,\"type\":\"file\"}]",
+		"[" ENTRY("a"),
 		"[" ENTRY("a") "] x",
 	};
 

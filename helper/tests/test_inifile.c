@@ -50,7 +50,8 @@ static void plain(void **state)
 
 static void long_lines(void **state)
 {
-	static const size_t lengths[] = { 120, 125, 126, 127, 128, 129, 190, 199, 200, 256, 257, 3000 };
+	static const size_t lengths[] = { 120, 125, 126, 127, 128, 129,
+					  190, 199, 200, 256, 257, 3000 };
 	char text[4096], want[4096], value[3001];
 
 	(void)state;

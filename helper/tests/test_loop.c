@@ -17,7 +17,7 @@
 #include "loop.h"
 
 #define SENDERS 4
-#define TASKS 1000
+#define TASKS	1000
 
 static struct loop *loop;
 
@@ -219,9 +219,9 @@ static void destroyed_while_stopping(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(timers),	cmocka_unit_test(posts),
-		cmocka_unit_test(many_ops),	cmocka_unit_test(cancelled_op),
-		cmocka_unit_test(transfer),	cmocka_unit_test(destroyed_while_stopping),
+		cmocka_unit_test(timers),   cmocka_unit_test(posts),
+		cmocka_unit_test(many_ops), cmocka_unit_test(cancelled_op),
+		cmocka_unit_test(transfer), cmocka_unit_test(destroyed_while_stopping),
 	};
 
 	return cmocka_run_group_tests_name("loop", tests, set_up, tear_down);

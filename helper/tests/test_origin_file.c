@@ -286,9 +286,10 @@ static void sources(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(kinds),     cmocka_unit_test(confined), cmocka_unit_test(lists),
-		cmocka_unit_test(reads),     cmocka_unit_test(overwritten),
-		cmocka_unit_test(cancelled), cmocka_unit_test(sources),
+		cmocka_unit_test(kinds),       cmocka_unit_test(confined),
+		cmocka_unit_test(lists),       cmocka_unit_test(reads),
+		cmocka_unit_test(overwritten), cmocka_unit_test(cancelled),
+		cmocka_unit_test(sources),
 	};
 
 	return cmocka_run_group_tests_name("origin_file", tests, set_up, tear_down);

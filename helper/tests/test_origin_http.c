@@ -148,7 +148,8 @@ static void directory(void **state)
 	assert_non_null(strstr(ask.names, "sub/ x "));
 	ask_list(loop, origin, "nope", NULL, &ask);
 	assert_int_equal(ask.error, -ENOENT);
-	faulty_fault(&server, "{\"path\":\"/d/\",\"kind\":\"status\",\"code\":200,\"body\":\"<html>\"}");
+	faulty_fault(&server,
+		     "{\"path\":\"/d/\",\"kind\":\"status\",\"code\":200,\"body\":\"<html>\"}");
 	ask_list(loop, origin, "", NULL, &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_false(ask.transient);
@@ -159,11 +160,16 @@ static void directory(void **state)
 static void odd_names(void **state)
 {
 	static const char *const names[][2] = {
-		{ "a#b", "/n/a%23b" },	       { "a?b", "/n/a%3Fb" },
-		{ "a%b", "/n/a%25b" },	       { "a%25b", "/n/a%2525b" },
-		{ "a+b", "/n/a%2Bb" },	       { "a b", "/n/a%20b" },
-		{ "a&b", "/n/a%26b" },	       { "\xc3\xa9\xe2\x82\xac", "/n/%C3%A9%E2%82%AC" },
-		{ "line\nfeed", "/n/line%0Afeed" }, { "bad\xff", "/n/bad%FF" },
+		{ "a#b", "/n/a%23b" },
+		{ "a?b", "/n/a%3Fb" },
+		{ "a%b", "/n/a%25b" },
+		{ "a%25b", "/n/a%2525b" },
+		{ "a+b", "/n/a%2Bb" },
+		{ "a b", "/n/a%20b" },
+		{ "a&b", "/n/a%26b" },
+		{ "\xc3\xa9\xe2\x82\xac", "/n/%C3%A9%E2%82%AC" },
+		{ "line\nfeed", "/n/line%0Afeed" },
+		{ "bad\xff", "/n/bad%FF" },
 		{ "\"q\\", "/n/%22q%5C" },
 	};
 	struct origin *origin = open_with("/n", (struct origin_settings){ 0 });
@@ -245,8 +251,8 @@ static void wrong_answers(void **state)
 	refused(GET("\"kind\":\"status\",\"code\":503"), -EIO, true);
 	refused(GET("\"kind\":\"status\",\"code\":304"), -EIO, false);
 	refused(GET("\"kind\":\"reset\""), -EIO, true);
-	refused(GET("\"kind\":\"headers\",\"headers\":{\"ETag\":null,\"Last-Modified\":null}"), -EIO,
-		false);
+	refused(GET("\"kind\":\"headers\",\"headers\":{\"ETag\":null,\"Last-Modified\":null}"),
+		-EIO, false);
 }
 
 static void too_long(void **state)
@@ -388,8 +394,9 @@ static void weak(void **state)
 	assert_int_equal(attr.flags, 0);
 	whole(origin, "x", &attr, 5, 10);
 	log = faulty_log(&server);
-	since = json_string_value(json_object_get(
-		json_object_get(json_array_get(log, 1), "headers"), "if-unmodified-since"));
+	since = json_string_value(
+		json_object_get(json_object_get(json_array_get(log, 1), "headers"),
+				"if-unmodified-since"));
 	assert_string_equal(since, "Sun, 13 Sep 2020 12:26:40 GMT");
 	json_decref(log);
 	/* Later, the same size: If-Unmodified-Since says so; a server that ignores it is caught. */
@@ -534,14 +541,14 @@ static void tls(void **state)
 	assert_non_null(strstr(ask.message, "ca="));
 	origin_unref(origin);
 
-	assert_int_equal(origin_create(source, &(struct origin_settings){ .ca = secure.ca }, &origin,
-				       msg, sizeof(msg)),
+	assert_int_equal(origin_create(source, &(struct origin_settings){ .ca = secure.ca },
+				       &origin, msg, sizeof(msg)),
 			 0);
 	attr = attr_of(origin, "x");
 	whole(origin, "x", &attr, 0, SIZE);
 	/* Down from https is no redirect to follow. */
-	snprintf(fault, sizeof(fault), "{\"path\":\"/d/x\",\"kind\":\"redirect\",\"to\":\"%s/d/x\"}",
-		 server.url);
+	snprintf(fault, sizeof(fault),
+		 "{\"path\":\"/d/x\",\"kind\":\"redirect\",\"to\":\"%s/d/x\"}", server.url);
 	faulty_fault(&secure, fault);
 	ask_stat(loop, origin, "x", &ask);
 	assert_int_equal(ask.error, -EACCES);
@@ -640,8 +647,13 @@ static void cancelled(void **state)
 static void refused_sources(void **state)
 {
 	static const char *const sources[] = {
-		"http://user:secret@host/", "http://host/?a=secret", "http://host/#x", "http:///x",
-		"http://", "ftp://host/", "https://ho st/",
+		"http://user:secret@host/",
+		"http://host/?a=secret",
+		"http://host/#x",
+		"http:///x",
+		"http://",
+		"ftp://host/",
+		"https://ho st/",
 	};
 	const char *bad[] = { "no colon secret", NULL };
 	const struct origin_settings settings = { .headers = bad };

@@ -45,7 +45,8 @@ static unsigned int free_port(void)
 
 static void put(const char *name, const void *bytes, size_t len, time_t age)
 {
-	struct timespec times[2] = { { .tv_sec = time(NULL) - age }, { .tv_sec = time(NULL) - age } };
+	struct timespec times[2] = { { .tv_sec = time(NULL) - age },
+				     { .tv_sec = time(NULL) - age } };
 	int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
 
 	assert_true(fd >= 0);
@@ -72,7 +73,8 @@ static void start_nginx(unsigned int port)
 	assert_true(nginx >= 0);
 	if (!nginx) {
 		execlp("nginx", "nginx", "-p", dir, "-e", "error.log", "-c", "nginx.conf", NULL);
-		execl("/usr/sbin/nginx", "nginx", "-p", dir, "-e", "error.log", "-c", "nginx.conf", NULL);
+		execl("/usr/sbin/nginx", "nginx", "-p", dir, "-e", "error.log", "-c", "nginx.conf",
+		      NULL);
 		_exit(127);
 	}
 }

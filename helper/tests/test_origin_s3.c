@@ -131,10 +131,10 @@ static void refused_keys(void **state)
 	(void)state;
 	put("/b/x", "hello");
 	for (size_t i = 0; i < 3; i++) {
-		struct origin *origin = open_with(
-			"s3://b/", (struct origin_settings){ .access_key = cases[i].key,
-							     .secret_key = cases[i].secret,
-							     .anon = !cases[i].key });
+		struct origin *origin = open_with("s3://b/", (struct origin_settings){
+								     .access_key = cases[i].key,
+								     .secret_key = cases[i].secret,
+								     .anon = !cases[i].key });
 
 		ask_stat(loop, origin, "", &ask);
 		assert_int_equal(ask.error, -EACCES);
@@ -273,8 +273,9 @@ static void versions(void **state)
 	contains(origin, "v", "one");
 	attr = ask.attr;
 	log = faulty_log(&server);
-	assert_string_equal(json_string_value(json_object_get(
-				    json_array_get(log, json_array_size(log) - 1), "query")),
+	assert_string_equal(json_string_value(
+				    json_object_get(json_array_get(log, json_array_size(log) - 1),
+						    "query")),
 			    "versionId=v%2B1");
 	json_decref(log);
 	ask_stat(loop, origin, "v", &ask);
@@ -337,8 +338,10 @@ static void write_keys(const char *path, const char *token)
 	FILE *f = fopen(path, "w");
 
 	assert_non_null(f);
-	fprintf(f, "[default]\naws_access_key_id = AK\naws_secret_access_key = SK+/secret\n"
-		   "aws_session_token = %s\n", token);
+	fprintf(f,
+		"[default]\naws_access_key_id = AK\naws_secret_access_key = SK+/secret\n"
+		"aws_session_token = %s\n",
+		token);
 	fclose(f);
 }
 
@@ -386,7 +389,9 @@ static void expired(void **state)
 	assert_int_equal(stat(path, &st), 0);
 	memset(old, 'n', sizeof(old) - 1);
 	write_keys(path, old);
-	assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[]){ st.st_atim, st.st_mtim }, 0), 0);
+	assert_int_equal(utimensat(AT_FDCWD, path, (struct timespec[]){ st.st_atim, st.st_mtim },
+				   0),
+			 0);
 	snprintf(json, sizeof(json), KEYS ",\"token\":\"%s\"}", old);
 	faulty_s3(&server, json);
 	faulty_clear(&server);
@@ -422,7 +427,8 @@ static void addresses(void **state)
 		{ NULL, false, "eu-west-1", "https://b.s3.eu-west-1.amazonaws.com/p k:" },
 		{ "https://minio.example:443/", false, NULL, "https://minio.example/b/p k:" },
 		{ "http://minio.example:80", false, NULL, "http://minio.example/b/p k:" },
-		{ "http://minio.example:9000/s3", false, NULL, "http://minio.example:9000/s3/b/p k:" },
+		{ "http://minio.example:9000/s3", false, NULL,
+		  "http://minio.example:9000/s3/b/p k:" },
 		{ "http://minio.example:9000", true, NULL, "http://b.minio.example:9000/p k:" },
 	};
 

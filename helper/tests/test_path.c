@@ -32,8 +32,8 @@ static void names(void **state)
 static void paths(void **state)
 {
 	static const char *const good[] = { "", "a", "a/b", "a/..b/...", "a b/\n" };
-	static const char *const bad[] = { "/",	   "/a",   "a/",   "a//b", "a/./b",
-					   "a/..", "../a", "..",   ".",	   "a/b/" };
+	static const char *const bad[] = { "/",	   "/a",   "a/", "a//b", "a/./b",
+					   "a/..", "../a", "..", ".",	 "a/b/" };
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
@@ -65,7 +65,7 @@ static void encoding(void **state)
 static void decoding(void **state)
 {
 	static const char *const cases[][2] = {
-		{ "%41%6a%6A", "Ajj" }, { "%", "%" },	{ "%4", "%4" },	 { "%zz", "%zz" },
+		{ "%41%6a%6A", "Ajj" }, { "%", "%" },	  { "%4", "%4" },     { "%zz", "%zz" },
 		{ "%%41", "%A" },	{ "a+b", "a+b" }, { "%2541", "%41" },
 	};
 

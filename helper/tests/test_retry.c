@@ -87,8 +87,9 @@ static void asked_for(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(paces),  cmocka_unit_test(jitter),    cmocka_unit_test(final_is_final),
-		cmocka_unit_test(budget), cmocka_unit_test(asked_for),
+		cmocka_unit_test(paces),	  cmocka_unit_test(jitter),
+		cmocka_unit_test(final_is_final), cmocka_unit_test(budget),
+		cmocka_unit_test(asked_for),
 	};
 
 	return cmocka_run_group_tests_name("retry", tests, NULL, NULL);

@@ -32,10 +32,11 @@ static int parse(const char *text, const char *prefix)
 	return s3_xml_listing(text, strlen(text), prefix, &page, &listing);
 }
 
-#define HEAD "<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
-#define URL "<EncodingType>url</EncodingType>"
+#define HEAD \
+	"<?xml version=\"1.0\"?><ListBucketResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
+#define URL  "<EncodingType>url</EncodingType>"
 #define TAIL "</ListBucketResult>"
-#define OBJECT(key) \
+#define OBJECT(key)                                                                         \
 	"<Contents><Key>" key "</Key><LastModified>2020-09-13T12:26:40.123Z</LastModified>" \
 	"<ETag>&quot;x&quot;</ETag><Size>12</Size><Owner><ID>Key</ID></Owner></Contents>"
 #define BELOW(prefix) "<CommonPrefixes><Prefix>" prefix "</Prefix></CommonPrefixes>"
@@ -43,10 +44,11 @@ static int parse(const char *text, const char *prefix)
 static void entries(void **state)
 {
 	(void)state;
-	assert_int_equal(parse(HEAD "<Prefix>p%2F</Prefix><IsTruncated>true</IsTruncated>"
-				    "<NextContinuationToken>a&amp;b=</NextContinuationToken>" OBJECT(
-					    "p%2F") OBJECT("p%2Fa+b%2B%25%0A") OBJECT("p%2F%C3%A9")
-					    BELOW("p%2Fsub%2F") URL TAIL,
+	assert_int_equal(parse(HEAD
+			       "<Prefix>p%2F</Prefix><IsTruncated>true</IsTruncated>"
+			       "<NextContinuationToken>a&amp;b=</NextContinuationToken>" OBJECT(
+				       "p%2F") OBJECT("p%2Fa+b%2B%25%0A") OBJECT("p%2F%C3%A9")
+				       BELOW("p%2Fsub%2F") URL TAIL,
 			       "p/"),
 			 0);
 	assert_true(listing.any);
@@ -118,7 +120,8 @@ static void others(void **state)
 static void errors(void **state)
 {
 	char code[8], message[64];
-	static const char text[] = "<Error><Code>NoSuchBucket</Code><Message>none</Message></Error>";
+	static const char text[] =
+		"<Error><Code>NoSuchBucket</Code><Message>none</Message></Error>";
 
 	(void)state;
 	s3_xml_error(text, strlen(text), code, sizeof(code), message, sizeof(message));

@@ -102,11 +102,10 @@ static void test_header(void **state)
 					     "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", &text),
 			 0);
 	assert_string_equal(
-		text,
-		"AWS4-HMAC-SHA256 "
-		"Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, "
-		"SignedHeaders=host;range;x-amz-content-sha256;x-amz-date, "
-		"Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41");
+		text, "AWS4-HMAC-SHA256 "
+		      "Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request, "
+		      "SignedHeaders=host;range;x-amz-content-sha256;x-amz-date, "
+		      "Signature=f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41");
 	free(text);
 }
 
@@ -155,8 +154,8 @@ static void test_date(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_suite),	cmocka_unit_test(test_s3),
-		cmocka_unit_test(test_header),	cmocka_unit_test(test_s3_path),
+		cmocka_unit_test(test_suite),  cmocka_unit_test(test_s3),
+		cmocka_unit_test(test_header), cmocka_unit_test(test_s3_path),
 		cmocka_unit_test(test_date),
 	};
 

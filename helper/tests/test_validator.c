@@ -57,11 +57,22 @@ static void heads(void **state)
 static void bad_heads(void **state)
 {
 	static const char *const ranges[] = {
-		"bytes 5-4/100", "bytes 5-100/100", "bytes -5/100",   "bytes 5-/100",
-		"bytes 5-9",	 "items 5-9/100",   "bytes 5-9/100x", "bytes 5-9/99999999999999999999",
-		"bytes 99999999999999999999-1/5", "", "bytes a-b/c", "bytes 0x5-9/100",
+		"bytes 5-4/100",
+		"bytes 5-100/100",
+		"bytes -5/100",
+		"bytes 5-/100",
+		"bytes 5-9",
+		"items 5-9/100",
+		"bytes 5-9/100x",
+		"bytes 5-9/99999999999999999999",
+		"bytes 99999999999999999999-1/5",
+		"",
+		"bytes a-b/c",
+		"bytes 0x5-9/100",
 	};
-	static const char *const lengths[] = { "-1", "1x", "", "0x10", "1,1", "18446744073709551616" };
+	static const char *const lengths[] = {
+		"-1", "1x", "", "0x10", "1,1", "18446744073709551616"
+	};
 	char head[1200];
 
 	(void)state;
@@ -83,10 +94,10 @@ static void bad_heads(void **state)
 	reply_of(head);
 }
 
-#define OLD "Last-Modified: Sun, 13 Sep 2020 12:26:40 GMT\n"
-#define SOON "Date: Sun, 13 Sep 2020 12:27:40 GMT\n"
+#define OLD   "Last-Modified: Sun, 13 Sep 2020 12:26:40 GMT\n"
+#define SOON  "Date: Sun, 13 Sep 2020 12:27:40 GMT\n"
 #define LATER "Date: Sun, 13 Sep 2020 12:27:41 GMT\n"
-#define OK "HTTP/1.1 200 OK\nContent-Length: 100\n"
+#define OK    "HTTP/1.1 200 OK\nContent-Length: 100\n"
 
 static void versions(void **state)
 {
@@ -137,9 +148,10 @@ static void checks(void **state)
 		{ "\"abc\"", PART OLD, VALIDATOR_SAME },
 		{ "\"abc\"", PART, VALIDATOR_UNKNOWN },
 		{ "\"abc\"", OK "ETag: \"abc\"\n", VALIDATOR_SAME },
-		{ "\"abc\"", "HTTP/1.1 200 x\nContent-Length: 99\nETag: \"abc\"\n", VALIDATOR_CHANGED },
-		{ "\"abc\"",
-		  "HTTP/1.1 206 x\nContent-Range: bytes 0-9/101\nETag: \"abc\"\n", VALIDATOR_CHANGED },
+		{ "\"abc\"", "HTTP/1.1 200 x\nContent-Length: 99\nETag: \"abc\"\n",
+		  VALIDATOR_CHANGED },
+		{ "\"abc\"", "HTTP/1.1 206 x\nContent-Range: bytes 0-9/101\nETag: \"abc\"\n",
+		  VALIDATOR_CHANGED },
 		{ "lm:1600000000", PART OLD, VALIDATOR_SAME },
 		{ "lm:1600000000", PART "Last-Modified: Sun, 13 Sep 2020 12:26:41 GMT\n",
 		  VALIDATOR_CHANGED },
