@@ -22,14 +22,6 @@ script=$tmp/script
 	echo "link l d/one"
 } >"$script"
 
-# few: leave this one out. Replies are checked in one place whatever brings them: by
-# ioctl every fourth is enough.
-turn=0
-few() {
-	turn=$((turn + 1))
-	[ -n "$how" ] && [ $((turn % 4)) != 0 ]
-}
-
 # Lookups, each of a file of its own.
 n=0
 wrong_lookups() {
@@ -46,9 +38,7 @@ wrong_lookups() {
 }
 
 for how in "" -i; do
-	name="by ${how:+ioctl}"
-	[ -n "$how" ] || name="by ring"
-	diag "$name"
+	diag "by ${how:-ring}"
 	: >"$standin_log"
 	begin_standin $how -s "$script"
 	for action in "mode 0" "mode 0x8000" "mode 0x41ed" "mode 0x1000" "size 1" "flags 1" \
