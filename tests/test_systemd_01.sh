@@ -4,7 +4,7 @@
 # The unit: started when it says so, started again when killed, and before what fstab
 # mounts.
 # systemd: yes
-# timeout: 240
+# timeout: 400
 . "$(dirname "$0")/lib.sh"
 
 unit() {
