@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: cache
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 #
 # What is on NVMe survives the daemon, and a new mount; dropped pages come from there.
 . "$(dirname "$0")/lib.sh"

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: cache
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 #
 # A reader that waits can be killed and others get their block; unmounting with
 # requests outstanding says busy or completes.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: fault
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 # timeout: 300
 #
 # A server that answers oddly, read through a mount: right bytes or an error, in time.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: lifetimes
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 # timeout: 240
 #
 # Folios and blocks: folios over blocks in different states, a cached block that is

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: read
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 # timeout: 240
 #
 # Sizes around the borders of pages, units and blocks, and empty files.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: share
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 #
 # The same source with the same options is one superblock; bind mounts and overlays work.
 . "$(dirname "$0")/lib.sh"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # group: uapi
 # where: vm
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 #
 # Every input of the device's ioctls and commands that must be refused.
 . "$(dirname "$0")/lib.sh"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # group: uapi
 # where: vm
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 # timeout: 300
 #
 # Malformed replies about names: each is refused, does no harm, and the right reply that

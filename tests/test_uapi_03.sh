@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # group: uapi
 # where: vm
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 # timeout: 300
 #
 # Wrong descriptors, block maps and delivers: each is refused and the file reads right.

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # group: uapi
 # where: vm
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 #
 # Ioctls on files and directories, the netlink family, and blocks offered instead of stored.
 . "$(dirname "$0")/lib.sh"

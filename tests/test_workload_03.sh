@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: workload
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 #
 # Many readers of one cold block cause one request; a cached byte causes none.
 . "$(dirname "$0")/lib.sh"
