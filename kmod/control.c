@@ -49,10 +49,10 @@ static int dump_mounts(struct sk_buff *skb, struct netlink_callback *cb)
 {
 	struct wfs_sb *wsb;
 	u64 id = cb->args[0];
+	int err = 0;
 
 	while ((wsb = wfs_sb_next(id))) {
-		int err = put_mount(skb, cb, wsb);
-
+		err = put_mount(skb, cb, wsb);
 		if (!err)
 			id = wsb->id;
 		wfs_sb_put(wsb);
@@ -60,7 +60,8 @@ static int dump_mounts(struct sk_buff *skb, struct netlink_callback *cb)
 			break;
 	}
 	cb->args[0] = id;
-	return skb->len;
+	/* One that does not fit into a message by itself must not end the list silently. */
+	return err && !skb->len ? err : skb->len;
 }
 
 /* The mount a message names; NULL with *ret_err 0: it names none. */

@@ -86,9 +86,7 @@ int wfs_mmap(struct file *file, struct vm_area_struct *vma)
 
 	file_accessed(file);
 	vma->vm_ops = &wfs_vm_ops;
-	if (wsb->opts.huge == WFS_HUGE_ALWAYS)
-		vm_flags_set(vma, VM_HUGEPAGE);
-	else if (wsb->opts.huge == WFS_HUGE_NEVER)
-		vm_flags_set(vma, VM_NOHUGEPAGE);
+	/* With "advise" MADV_HUGEPAGE takes the refusal back. */
+	vm_flags_set(vma, wsb->opts.huge == WFS_HUGE_ALWAYS ? VM_HUGEPAGE : VM_NOHUGEPAGE);
 	return 0;
 }

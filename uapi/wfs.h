@@ -88,8 +88,8 @@
  * request is there: res is the number of requests, which lie in the slot one
  * after the other, each struct wfs_request.size bytes long. The slot belongs to
  * the kernel from submission to completion, then to the helper until it names
- * the slot again. -ECANCELED says that the session has ended; -EAGAIN that the
- * command was let go without a request and may be submitted again.
+ * the slot again. -ECANCELED says that the session, or the thread that submitted the
+ * command, has ended; -EBUSY that the slot is still the kernel's.
  * By ioctl the transport is WFS_IOC_FETCH, which copies requests to memory.
  */
 
@@ -380,7 +380,8 @@ struct wfs_map_reply {
  *	@node, @block, @offset, payload as with DELIVER. Taken as far as memory
  *	allows; returns the bytes taken.
  * @WFS_CMD_INVALIDATE: names at and below a path of @node (here a mount id) must be
- *	asked again. Payload: path, no NUL; empty for all.
+ *	asked again. Payload: path, no NUL; empty for all. The kernel asks again for all
+ *	names of the mount, of which the helper answers those that it still knows.
  */
 enum wfs_op {
 	WFS_CMD_FETCH = 1,
