@@ -231,8 +231,13 @@ background() {
 	_pid=$!
 }
 
+# gone PID: it has ended, with all its threads; whether or not its parent has noticed.
 gone() {
-	! kill -0 "$1" 2>/dev/null
+	local line fields
+
+	{ read -r line <"/proc/$1/stat"; } 2>/dev/null || return 0
+	read -ra fields <<<"${line##*) }"
+	[ "${fields[0]}" = Z ] && [ "${fields[17]}" -le 1 ]
 }
 
 # wait_for PID SECONDS: its status, or 124 when it does not end in time.

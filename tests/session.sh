@@ -29,8 +29,13 @@ export WFS_RUN_ID
 group=/sys/fs/cgroup/wfs-test
 saved=/var/tmp/wfs-saved
 
+# gone PID: it has ended, with all its threads; whether or not its parent has noticed.
 gone() {
-	! kill -0 "$1" 2>/dev/null
+	local line fields
+
+	{ read -r line <"/proc/$1/stat"; } 2>/dev/null || return 0
+	read -ra fields <<<"${line##*) }"
+	[ "${fields[0]}" = Z ] && [ "${fields[17]}" -le 1 ]
 }
 
 no_process() {
