@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # group: uapi
 # where: vm
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 # timeout: 300
 #
 # Helpers that die or end at the worst moments: who waited is served by the next one.
