@@ -7,6 +7,7 @@
  * VM_RAND_READ. So a random miss is given one folio of one unit before the generic
  * code looks, which then finds it.
  */
+#include <linux/log2.h>
 #include <linux/mm.h>
 
 #include "internal.h"
@@ -62,14 +63,19 @@ static vm_fault_t wfs_fault(struct vm_fault *vmf)
 	if (((loff_t)vmf->pgoff << PAGE_SHIFT) >= size)
 		return VM_FAULT_SIGBUS;
 	if (!resident(file->f_mapping, vmf->pgoff)) {
+		unsigned int window = wfs_window(inode);
 		struct wfs_sb *wsb = WFS_SB(inode->i_sb);
 
 		if (wfs_is_helper())
 			return VM_FAULT_SIGBUS;
 		wfs_count(wsb, WFS_STAT_FAULTS, 1);
+		WRITE_ONCE(file->f_ra.ra_pages, window);
 		if (vmf->vma->vm_flags & VM_RAND_READ || looks_random(wi, vmf->pgoff)) {
 			wfs_count(wsb, WFS_STAT_RANDOM_FAULTS, 1);
 			wfs_page_cache_add(inode, vmf->pgoff, RANDOM_ORDER);
+		} else if (window < HPAGE_PMD_NR) {
+			/* The generic code would lock 4 MiB: more than this reader may. */
+			wfs_page_cache_add(inode, vmf->pgoff, ilog2(window));
 		}
 	}
 	return filemap_fault(vmf);

@@ -43,6 +43,7 @@ static ssize_t wfs_read_iter(struct kiocb *iocb, struct iov_iter *to)
 
 	/* Checked and coherent: through the page cache. */
 	iocb->ki_flags &= ~IOCB_DIRECT;
+	WRITE_ONCE(iocb->ki_filp->f_ra.ra_pages, wfs_window(inode));
 	ret = filemap_read(iocb, to, 0);
 	wfs_count(WFS_SB(inode->i_sb), WFS_STAT_READS, 1);
 	if (ret > 0)
@@ -55,8 +56,10 @@ static ssize_t wfs_splice_read(struct file *file, loff_t *ppos, struct pipe_inod
 {
 	struct inode *inode = file_inode(file);
 	loff_t pos = *ppos;
-	ssize_t ret = filemap_splice_read(file, ppos, pipe, len, flags);
+	ssize_t ret;
 
+	WRITE_ONCE(file->f_ra.ra_pages, wfs_window(inode));
+	ret = filemap_splice_read(file, ppos, pipe, len, flags);
 	if (ret > 0)
 		wfs_count(WFS_SB(inode->i_sb), WFS_STAT_READ_BYTES, ret);
 	return real_error(inode, pos, len, ret);

@@ -43,6 +43,25 @@ static bool locked_enough(const struct wfs_node *node, s64 limit)
 	       atomic64_read(&node->locked) >= limit / 2;
 }
 
+/**
+ * wfs_window() - how far one stream may read ahead now
+ * @inode: a file
+ *
+ * The page cache allocates and locks a whole window before it asks for it, so what the
+ * reader's memory cgroup cannot bear has to be known before: one stream may have an
+ * eighth of what may be locked, and one unit where enough is locked already.
+ * Context: the reader's. Return: pages, at least those of a unit.
+ */
+unsigned int wfs_window(struct inode *inode)
+{
+	s64 limit = locked_limit();
+	u64 window = 0;
+
+	if (!locked_enough(WFS_I(inode)->node, limit))
+		window = min_t(u64, limit / 8 >> PAGE_SHIFT, inode->i_sb->s_bdi->ra_pages);
+	return max_t(u64, window, WFS_UNIT_SIZE >> PAGE_SHIFT);
+}
+
 static void wfs_readahead(struct readahead_control *rac)
 {
 	struct inode *inode = rac->mapping->host;

@@ -168,7 +168,8 @@ static int fill_super(struct super_block *sb, const struct wfs_attr *attr)
 	sb->s_bdi->ra_pages =
 		min_t(u64, wsb->opts.readahead, max_t(u64, 1ULL << wsb->opts.block_shift, SZ_4M)) >>
 		PAGE_SHIFT;
-	sb->s_bdi->io_pages = sb->s_bdi->ra_pages;
+	/* A read larger than the stream's window is no reason to lock more at once. */
+	sb->s_bdi->io_pages = 0;
 
 	root = wfs_inode_get(sb, "", attr);
 	if (IS_ERR(root))
