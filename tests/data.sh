@@ -114,9 +114,16 @@ waits() {
 	grep -qE 'folio_wait|folio_put_wait|folio_lock|wfs_' "/proc/$1/stack" 2>/dev/null
 }
 
-# nothing_stuck: no process in uninterruptible sleep.
-nothing_stuck() {
+no_sleeper() {
 	! grep -l '^State:.D' /proc/[0-9]*/status 2>/dev/null | grep -q .
+}
+
+# nothing_stuck: no process in uninterruptible sleep. A disk makes one sleep so for a moment.
+nothing_stuck() {
+	soon 10 no_sleeper || {
+		grep -l '^State:.D' /proc/[0-9]*/status | sed 's/status$/stack/' | xargs tail -n 8
+		return 1
+	}
 }
 
 # share FETCHED WANTED DESCRIPTION: bytes fetched are those wanted, each once.

@@ -5,21 +5,43 @@
 
 standin_log=$tmp/standin.log
 standin_pid=
+standin_out=
+said=
 
 # start_standin [ARGS...]: load the module, start it, wait until it serves.
 start_standin() {
-	local ready
-
 	load_module || return
 	[ -p "$tmp/standin.in" ] || mkfifo "$tmp/standin.in"
-	ready=$(lines '^ready')
+	[ -n "$standin_out" ] || forget_log
 	"$bin/standin" "$@" <"$tmp/standin.in" >>"$standin_log" 2>&1 &
 	standin_pid=$!
 	exec {standin_fd}>"$tmp/standin.in"
-	soon 20 more_lines '^ready' "$ready" || {
+	says ready || {
 		tail -n 5 "$standin_log" >&2
 		return 1
 	}
+}
+
+# forget_log: of what it did before now.
+forget_log() {
+	: >"$standin_log"
+	[ -z "$standin_out" ] || exec {standin_out}<&-
+	exec {standin_out}<"$standin_log"
+}
+
+# says WORD: wait for its next line that begins so; kept in $said. Each line is read once,
+# and without a process: there are hundreds of them.
+says() {
+	local end=$((SECONDS + 20 * time_scale))
+
+	while :; do
+		if ! read -r said <&"$standin_out"; then
+			[ "$SECONDS" -lt "$end" ] || return 1
+			read -r -t 0.01 -u "$pause_fd" _
+		elif [[ $said == "$1 "* ]]; then
+			return
+		fi
+	done
 }
 
 # begin_standin [ARGS...]: the same, or the end of the test. In this shell, unlike require.
@@ -44,12 +66,9 @@ more_lines() {
 
 # tell LINE: a line of script or a command; prints its result.
 tell() {
-	local before
-
-	before=$(lines '^did ')
 	printf '%s\n' "$1" >&"$standin_fd"
-	soon 20 more_lines '^did ' "$before" || return 1
-	grep '^did ' "$standin_log" | tail -n 1 | cut -d' ' -f3
+	says did || return
+	printf '%s\n' "${said##* }"
 }
 
 # stop_standin: as the daemon would, by DETACH.
@@ -72,8 +91,15 @@ kill_standin() {
 
 # fault_result REQUEST ACTION: what the kernel answered to the last wrong of this kind.
 fault_result() {
-	soon 20 more_lines "^fault $1 $2 " 0 || return
-	grep "^fault $1 $2 " "$standin_log" | tail -n 1 | cut -d' ' -f4
+	local line last='' end=$((SECONDS + 20 * time_scale))
+
+	while [ -z "$last" ] && [ "$SECONDS" -le "$end" ]; do
+		while read -r line; do
+			[[ $line != "fault $1 $2 "* ]] || last=${line##* }
+		done <"$standin_log"
+		[ -n "$last" ] || pause
+	done
+	printf '%s\n' "$last"
 }
 
 # content_hash PATH VERSION SIZE: of a file as the stand-in serves it.

@@ -33,13 +33,13 @@ wrong_lookups() {
 		tell "fault lookup $action path f$n" >/dev/null
 		check "after lookup, $action: the file is found" test -f "/mnt/f$n"
 		is "$(fault_result lookup "${action%% *}")" "$wanted" "lookup, $action: is refused"
-		: >"$standin_log"
+		forget_log
 	done
 }
 
 for how in "" -i; do
 	diag "by ${how:-ring}"
-	: >"$standin_log"
+	forget_log
 	begin_standin $how -s "$script"
 	for action in "mode 0" "mode 0x8000" "mode 0x41ed" "mode 0x1000" "size 1" "flags 1" \
 		"flags 2" "nsec 1000000000" "versionlen 1" "versionlen 300" "versionpad" \
@@ -49,7 +49,7 @@ for how in "" -i; do
 		tell "fault mount status -2" >/dev/null
 		check_fails "mount, $action: the refusal that follows counts" "" mount_wfs file:///x /mnt
 		is "$(fault_result mount "${action%% *}")" $EINVAL "mount, $action: is refused"
-		: >"$standin_log"
+		forget_log
 	done
 	require mount_wfs file:///x /mnt ttl=0,negative_ttl=0
 	wrong_lookups <<-CASES
@@ -98,7 +98,7 @@ for how in "" -i; do
 	while IFS='|' read -r action; do
 		[ -n "$action" ] || continue
 		few && continue
-		: >"$standin_log"
+		forget_log
 		tell "fault readdir $action path d" >/dev/null
 		is "$(cd /mnt/d && echo *)" "one two" "readdir, $action: the directory is listed"
 		is "$(fault_result readdir "${action%% *}")" $EINVAL "  after that was refused"
@@ -139,7 +139,7 @@ for how in "" -i; do
 	CASES
 
 	for action in empty targetnul oversize outside fd "grow 4096" positive; do
-		: >"$standin_log"
+		forget_log
 		tell "remove l" >/dev/null
 		tell "link l d/one" >/dev/null
 		echo 2 >/proc/sys/vm/drop_caches
@@ -148,7 +148,7 @@ for how in "" -i; do
 		is "$(fault_result readlink "${action%% *}")" $EINVAL "  after that was refused"
 	done
 	for action in "grow 8" fd positive; do
-		: >"$standin_log"
+		forget_log
 		tell "fault unmount $action" >/dev/null
 		umount /mnt
 		is "$(fault_result unmount "${action%% *}")" $EINVAL "unmount, $action: is refused"

@@ -22,7 +22,7 @@ read_in_background() {
 
 for how in "" -i; do
 	diag "by ${how:-ring}"
-	: >"$standin_log"
+	forget_log
 	tree=(-e "cache /var/cache/wfs/standin")
 	for i in 1 2 3 4 5 6 7 8 9; do
 		tree+=(-e "file f$i $size")
@@ -34,7 +34,7 @@ for how in "" -i; do
 	for point in "lookup die" "open die" "open die-after" "map die" "map die-after" "fill die" \
 		"fill die-half" "fill die-after"; do
 		i=$((i + 1))
-		: >"$standin_log"
+		forget_log
 		tell "fault $point path f$i" >/dev/null
 		read_in_background "f$i"
 		check "$point: it dies" soon 30 gone "$standin_pid"
@@ -46,7 +46,7 @@ for how in "" -i; do
 	done
 
 	# Nobody answers; the session is detached instead.
-	: >"$standin_log"
+	forget_log
 	tell "fault fill never path f9 times 100" >/dev/null
 	read_in_background f9
 	soon 30 more_lines "^fault fill never" 0
@@ -57,7 +57,7 @@ for how in "" -i; do
 	check "  with the right bytes" reads_right f9
 
 	# Taken over.
-	: >"$standin_log"
+	forget_log
 	tell "file g $size" >/dev/null
 	tell "fault fill never path g times 100" >/dev/null
 	read_in_background g
