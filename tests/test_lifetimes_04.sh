@@ -53,10 +53,10 @@ require mount_wfs "$nginx_url/" "$mnt"
 small=/sys/fs/cgroup/wfs-small
 echo +memory >/sys/fs/cgroup/cgroup.subtree_control
 mkdir "$small"
-echo 32M >"$small/memory.max"
+echo 40M >"$small/memory.max"
 for pattern in eager st-lazy fast-st; do
 	drop_caches
-	check "$pattern within a memory cgroup of 32 MiB" sh -c "echo \$\$ >$small/cgroup.procs &&
+	check "$pattern within a memory cgroup of 40 MiB" sh -c "echo \$\$ >$small/cgroup.procs &&
 		exec '$bin/reader' $([ "$pattern" = eager ] && echo runai || echo "$pattern") '$mnt/three' '$root/three'"
 done
 is "$(awk '$1 == "oom_kill" { print $2 }' "$small/memory.events")" 0 "nobody was killed for memory"
