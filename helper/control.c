@@ -47,6 +47,14 @@ static const char *const stat_names[WFS_STAT_MAX] = {
 	[WFS_STAT_ERRORS] = "errors",
 	[WFS_STAT_SESSIONS] = "sessions",
 	[WFS_STAT_LOCKED_BYTES] = "locked_bytes",
+	[WFS_STAT_SERVED_PAGES_READS] = "served_pages_reads",
+	[WFS_STAT_SERVED_PAGES_BYTES] = "served_pages_bytes",
+	[WFS_STAT_SERVED_NVME_READS] = "served_nvme_reads",
+	[WFS_STAT_SERVED_NVME_BYTES] = "served_nvme_bytes",
+	[WFS_STAT_SERVED_HELPER_READS] = "served_helper_reads",
+	[WFS_STAT_SERVED_HELPER_BYTES] = "served_helper_bytes",
+	[WFS_STAT_NVME_FAULTS] = "nvme_faults",
+	[WFS_STAT_HELPER_FAULTS] = "helper_faults",
 };
 
 const char *control_stat_name(unsigned int stat)

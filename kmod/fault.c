@@ -59,6 +59,8 @@ static vm_fault_t wfs_fault(struct vm_fault *vmf)
 	struct inode *inode = file_inode(file);
 	struct wfs_inode *wi = WFS_I(inode);
 	loff_t size = i_size_read(inode);
+	pgoff_t index = vmf->pgoff;
+	vm_fault_t ret;
 
 	if (((loff_t)vmf->pgoff << PAGE_SHIFT) >= size)
 		return VM_FAULT_SIGBUS;
@@ -77,6 +79,12 @@ static vm_fault_t wfs_fault(struct vm_fault *vmf)
 			/* The generic code would lock 4 MiB: more than this reader may. */
 			wfs_page_cache_add(inode, vmf->pgoff, ilog2(window));
 		}
+		/* While it waits the mapping may go, and the file with it. */
+		get_file(file);
+		ret = filemap_fault(vmf);
+		wfs_served_fault(inode, index);
+		fput(file);
+		return ret;
 	}
 	return filemap_fault(vmf);
 }

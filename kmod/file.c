@@ -34,6 +34,15 @@ static ssize_t real_error(struct inode *inode, loff_t pos, size_t len, ssize_t r
 	return ret;
 }
 
+static void count_read(struct inode *inode, loff_t pos, ssize_t ret)
+{
+	wfs_count(WFS_SB(inode->i_sb), WFS_STAT_READS, 1);
+	if (ret > 0) {
+		wfs_count(WFS_SB(inode->i_sb), WFS_STAT_READ_BYTES, ret);
+		wfs_served_read(inode, pos, ret);
+	}
+}
+
 static ssize_t wfs_read_iter(struct kiocb *iocb, struct iov_iter *to)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
@@ -45,9 +54,7 @@ static ssize_t wfs_read_iter(struct kiocb *iocb, struct iov_iter *to)
 	iocb->ki_flags &= ~IOCB_DIRECT;
 	WRITE_ONCE(iocb->ki_filp->f_ra.ra_pages, wfs_window(inode));
 	ret = filemap_read(iocb, to, 0);
-	wfs_count(WFS_SB(inode->i_sb), WFS_STAT_READS, 1);
-	if (ret > 0)
-		wfs_count(WFS_SB(inode->i_sb), WFS_STAT_READ_BYTES, ret);
+	count_read(inode, pos, ret);
 	return real_error(inode, pos, len, ret);
 }
 
@@ -60,8 +67,7 @@ static ssize_t wfs_splice_read(struct file *file, loff_t *ppos, struct pipe_inod
 
 	WRITE_ONCE(file->f_ra.ra_pages, wfs_window(inode));
 	ret = filemap_splice_read(file, ppos, pipe, len, flags);
-	if (ret > 0)
-		wfs_count(WFS_SB(inode->i_sb), WFS_STAT_READ_BYTES, ret);
+	count_read(inode, pos, ret);
 	return real_error(inode, pos, len, ret);
 }
 

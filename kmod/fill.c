@@ -86,6 +86,7 @@ static u64 copy_to_seg(const struct wfs_memory *buffers, u64 buf, struct wfs_seg
 		wfs_buffers_to_folio(buffers, buf + ((u64)(u - unit) << WFS_UNIT_SHIFT) + unit_off,
 				     seg->io->folio, folio_off, n);
 		copied += n;
+		WRITE_ONCE(seg->io->delivered, true);
 		wfs_seg_end_unit(seg, 0);
 	}
 	return copied;

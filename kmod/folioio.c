@@ -73,6 +73,8 @@ static void finish_io(struct wfs_io *io)
 		if (!io->error) {
 			folio_zero_segment(folio, io->bytes, folio_size(folio));
 			flush_dcache_folio(folio);
+			wfs_served_mark(folio, READ_ONCE(io->delivered) ? WFS_SERVED_HELPER :
+									  WFS_SERVED_NVME);
 		} else {
 			wfs_count(wsb, WFS_STAT_ERRORS, 1);
 		}

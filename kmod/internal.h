@@ -254,6 +254,7 @@ enum wfs_io_kind {
  * @error: first error of a part
  * @pos: offset of the folio in the file
  * @bytes: object bytes in it
+ * @delivered: the helper brought some of them
  * @nsegs: entries of @segs
  * @done: PROBE
  * @free: for the deferred drop of the inode reference
@@ -268,6 +269,7 @@ struct wfs_io {
 	loff_t pos;
 	size_t bytes;
 	size_t locked;
+	bool delivered;
 	struct folio *folio;
 	struct inode *inode;
 	struct wfs_node *node;
@@ -710,6 +712,20 @@ static inline void wfs_count(struct wfs_sb *wsb, enum wfs_stat stat, u64 n)
 	if (wsb)
 		this_cpu_add(wsb->stats[stat], n);
 }
+
+/* ---- served.c: where the bytes that readers are given came from ---- */
+
+/* By distance; the counters WFS_STAT_SERVED_* are in this order. */
+enum wfs_served {
+	WFS_SERVED_PAGES,  /* the page cache */
+	WFS_SERVED_NVME,   /* the cache file, read by the kernel */
+	WFS_SERVED_HELPER, /* delivered or offered by the helper */
+	WFS_SERVED_MAX,
+};
+
+void wfs_served_mark(struct folio *folio, enum wfs_served from);
+void wfs_served_read(struct inode *inode, loff_t pos, size_t len);
+void wfs_served_fault(struct inode *inode, pgoff_t index);
 
 extern struct workqueue_struct *wfs_wq;
 

@@ -203,6 +203,7 @@ size_t wfs_page_cache_offer(struct inode *inode, loff_t pos, size_t len,
 			wfs_buffers_to_folio(buffers, buf, folio, 0, n);
 			folio_zero_segment(folio, n, folio_size(folio));
 			flush_dcache_folio(folio);
+			wfs_served_mark(folio, WFS_SERVED_HELPER);
 			folio_end_read(folio, true);
 			taken += n;
 		}

@@ -9,6 +9,7 @@
  *
  * Change log
  *   2026-11-30  protocol 1
+ *   2026-11-30  counters from WFS_STAT_SERVED_PAGES_READS on
  */
 #ifndef _UAPI_WFS_H
 #define _UAPI_WFS_H
@@ -553,7 +554,7 @@ enum wfs_event {
  */
 enum wfs_stat {
 	WFS_STAT_READ_BYTES, /* given to read() and splice() */
-	WFS_STAT_READS,	     /* calls */
+	WFS_STAT_READS,	     /* calls, also those that gave nothing */
 	WFS_STAT_NVME_READS, /* reads of cache files */
 	WFS_STAT_NVME_BYTES,
 	WFS_STAT_FILL_REQUESTS,
@@ -574,6 +575,19 @@ enum wfs_stat {
 	WFS_STAT_ERRORS,	 /* folios failed */
 	WFS_STAT_SESSIONS,	 /* helper sessions since load */
 	WFS_STAT_LOCKED_BYTES,	 /* now: folios locked in flight */
+	/*
+	 * What read() and splice() gave, by place. Bytes count for whoever brought them
+	 * into the page cache when they are read for the first time, for the page cache
+	 * afterwards; a call counts for the farthest place that bytes of it came from.
+	 */
+	WFS_STAT_SERVED_PAGES_READS, /* calls: all from the page cache */
+	WFS_STAT_SERVED_PAGES_BYTES,
+	WFS_STAT_SERVED_NVME_READS, /* calls: from cache files, too */
+	WFS_STAT_SERVED_NVME_BYTES,
+	WFS_STAT_SERVED_HELPER_READS, /* calls: from the helper, too */
+	WFS_STAT_SERVED_HELPER_BYTES,
+	WFS_STAT_NVME_FAULTS,	/* faults that missed the page cache: cache files had it */
+	WFS_STAT_HELPER_FAULTS, /* the same: the helper brought it */
 	WFS_STAT_MAX,
 };
 
