@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "cleanup.h"
+#include "endpoint.h"
 #include "http.h"
 #include "http_url.h"
 #include "origin_impl.h"
@@ -24,6 +25,8 @@
 #define RECEIVE_BYTES (512L << 10)
 /* A server that ignores Range sends the head of the file as well: so much is skipped. */
 #define SKIP_MAX (64u << 20)
+/* How often TCP is asked during one transfer; once after each head in any case. */
+#define LOOK_NS 200000000u
 
 struct http_call {
 	const struct http_client *client;
@@ -57,7 +60,10 @@ struct http_call {
 	char curl_text[CURL_ERROR_SIZE];
 
 	unsigned int redirects;
+	struct endpoint *endpoint; /* of url; NULL: no memory */
 	uint64_t begin_ns;
+	uint64_t asked_ns; /* when the request was sent; 0: its answer has begun */
+	uint64_t look_ns;  /* when TCP was asked last */
 	uint64_t last_ns; /* of the last byte; 0: not connected */
 	struct loop_timer stall, report;
 	bool reporting, cancelled;
@@ -123,6 +129,24 @@ static void call_free(struct http_call *call)
 	free(call->origin_url);
 	free(call->what);
 	free(call);
+}
+
+/* One answer, or the lack of one. */
+static void count(struct http_call *call, uint64_t ns, int error)
+{
+	origin_count(call->client->origin, call->reply.status, ns, error);
+	if (call->endpoint) {
+		call->endpoint->requests++;
+		call->endpoint->errors += error != 0;
+	}
+}
+
+/* Only while libcurl has the connection, so that it is surely this one. */
+static void look(struct http_call *call)
+{
+	call->look_ns = loop_now_ns();
+	if (call->endpoint)
+		endpoint_look(call->endpoint, loop_curl_fd(call->easy));
 }
 
 /* Receiving: callbacks of libcurl's. */
@@ -241,13 +265,15 @@ static size_t to_body(struct http_call *call, const char *data, size_t len, size
 	return len;
 }
 
-static size_t on_write(char *data, size_t size, size_t count, void *arg)
+static size_t on_write(char *data, size_t size, size_t items, void *arg)
 {
 	struct http_call *call = arg;
-	size_t len = size * count;
+	size_t len = size * items;
 
 	call->in_body = true;
 	call->last_ns = loop_now_ns();
+	if (call->last_ns - call->look_ns > LOOK_NS)
+		look(call);
 	if (call->reply.status / 100 == 3)
 		return len;
 	if (call->reply.status / 100 != 2)
@@ -270,16 +296,33 @@ static void acknowledge(struct http_call *call)
 		setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof(on));
 }
 
-static size_t on_header(char *data, size_t size, size_t count, void *arg)
+static size_t on_header(char *data, size_t size, size_t items, void *arg)
 {
 	struct http_call *call = arg;
 
 	call->last_ns = loop_now_ns();
+	if (call->endpoint && call->asked_ns) {
+		call->endpoint->answers++;
+		call->endpoint->latency_ns += call->last_ns - call->asked_ns;
+	}
+	call->asked_ns = 0;
 	if (!call->in_body)
-		http_reply_line(&call->reply, data, size * count);
-	if (size * count <= 2)
+		http_reply_line(&call->reply, data, size * items);
+	if (size * items <= 2) {
 		acknowledge(call);
-	return size * count;
+		look(call);
+	}
+	return size * items;
+}
+
+static int on_socket_made(void *arg, curl_socket_t fd, curlsocktype purpose)
+{
+	struct http_call *call = arg;
+
+	(void)purpose;
+	if (call->endpoint)
+		endpoint_connected(call->endpoint, fd);
+	return CURL_SOCKOPT_OK;
 }
 
 /* The connection is there, the request about to be sent: from now on bytes are due. */
@@ -292,6 +335,7 @@ static int on_connected(void *arg, char *remote_ip, char *local_ip, int remote_p
 	(void)remote_port;
 	(void)local_port;
 	call->last_ns = loop_now_ns();
+	call->asked_ns = call->last_ns;
 	loop_timer_start(call->loop, &call->stall, (uint64_t)call->client->stall_timeout_ms);
 	return CURL_PREREQFUNC_OK;
 }
@@ -410,8 +454,7 @@ static void finish(struct http_call *call)
 
 	loop_timer_stop(call->loop, &call->stall);
 	loop_timer_stop(call->loop, &call->report);
-	origin_count(call->client->origin, call->reply.status, loop_now_ns() - call->begin_ns,
-		     call->result.error);
+	count(call, loop_now_ns() - call->begin_ns, call->result.error);
 	origin_count_bytes(call->client->origin, call->ranged ? call->got : call->body_len);
 	call->result.status = call->reply.status;
 	call->result.retry_after_ms = call->reply.retry_after_ms;
@@ -462,6 +505,7 @@ static void on_stall(struct loop_timer *timer)
 		loop_timer_start(call->loop, timer, limit_ms - idle_ms);
 		return;
 	}
+	look(call);
 	loop_curl_remove(call->loop, call->easy);
 	call->in_multi = false;
 	origin_fail(&call->result, call->text, -ETIMEDOUT, true,
@@ -508,6 +552,7 @@ static int send_request(struct http_call *call)
 	memset(&call->reply, 0, sizeof(call->reply));
 	call->in_body = false;
 	call->curl_text[0] = '\0';
+	call->endpoint = endpoint_of(&call->client->origin->endpoints, call->url);
 
 #define SET(option, value) curl_easy_setopt(call->easy, option, value)
 	if (SET(CURLOPT_URL, call->url) || SET(CURLOPT_HTTPHEADER, call->sent) ||
@@ -534,6 +579,8 @@ static int send_request(struct http_call *call)
 	SET(CURLOPT_WRITEDATA, call);
 	SET(CURLOPT_PREREQFUNCTION, on_connected);
 	SET(CURLOPT_PREREQDATA, call);
+	SET(CURLOPT_SOCKOPTFUNCTION, on_socket_made);
+	SET(CURLOPT_SOCKOPTDATA, call);
 	if (call->head)
 		SET(CURLOPT_NOBODY, 1L);
 	if (call->ranged) {
@@ -579,7 +626,7 @@ static bool follow(struct http_call *call)
 		free(call->url);
 	call->url = copy;
 	loop_timer_stop(call->loop, &call->stall);
-	origin_count(call->client->origin, call->reply.status, 0, 0);
+	count(call, 0, 0);
 	return !send_request(call);
 }
 
@@ -600,7 +647,7 @@ static bool resolve_again(struct http_call *call)
 	call->origin_url = NULL;
 	call->redirects = 0;
 	call->body_len = 0;
-	origin_count(call->client->origin, status, 0, -EACCES);
+	count(call, 0, -EACCES);
 	return !send_request(call);
 }
 

@@ -37,6 +37,7 @@ int origin_create(const char *source, const struct origin_settings *settings, st
 		if (err)
 			return err;
 		atomic_store_explicit(&origin->refs, 1, memory_order_relaxed);
+		endpoints_init(&origin->endpoints);
 		*ret = origin;
 		return 0;
 	}
@@ -55,8 +56,10 @@ struct origin *origin_ref(struct origin *origin)
 
 void origin_unref(struct origin *origin)
 {
-	if (origin && atomic_fetch_sub_explicit(&origin->refs, 1, memory_order_acq_rel) == 1)
+	if (origin && atomic_fetch_sub_explicit(&origin->refs, 1, memory_order_acq_rel) == 1) {
+		endpoints_clear(&origin->endpoints);
 		origin->ops->destroy(origin);
+	}
 }
 
 const char *origin_identity(struct origin *origin)
@@ -133,6 +136,11 @@ void origin_counters(struct origin *origin, struct origin_counters *ret)
 		copy.status_class[i] =
 			atomic_load_explicit(&origin->status_class[i], memory_order_relaxed);
 	*ret = copy;
+}
+
+void origin_endpoints(struct origin *origin, endpoint_fn fn, void *arg)
+{
+	endpoints_each(&origin->endpoints, fn, arg);
 }
 
 void origin_fail(struct origin_result *result, char *text, int error, bool transient,

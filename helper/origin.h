@@ -17,6 +17,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "endpoint.h"
+
 struct loop;
 struct origin;
 struct origin_call; /* one call under way; gone when its callback returns */
@@ -136,5 +138,7 @@ struct origin_counters {
 	double seconds;
 };
 void origin_counters(struct origin *origin, struct origin_counters *ret);
+/* The servers that it was reached at, those that it redirected to included. Any thread. */
+void origin_endpoints(struct origin *origin, endpoint_fn fn, void *arg);
 
 #endif /* WFS_ORIGIN_H */

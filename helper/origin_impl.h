@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 
+#include "endpoint.h"
 #include "loop.h"
 #include "origin.h"
 
@@ -18,6 +19,7 @@ struct origin {
 	_Atomic uint64_t requests, bytes, errors;
 	_Atomic uint64_t status_class[6];
 	_Atomic uint64_t ns;
+	struct endpoints endpoints; /* servers that were asked; none of a directory */
 };
 
 /* As in origin.h; paths have been checked by then. */
