@@ -131,6 +131,14 @@ void block_put(struct block *block)
 				unasked += block_bytes(block, unit, 1);
 		if (!block->from_cache)
 			counter_add(beyond_bytes, unasked);
+		/* What was fetched ahead on purpose says nothing. */
+		if (!block->from_cache && !block->left && block->why != FETCH_PREFETCH) {
+			struct object *object = block->object;
+
+			usage_add(&object->usage, block->len, block->used);
+			usage_add(&object->source->usage[object->block_shift - SOURCE_SHIFT_MIN],
+				  block->len, block->used);
+		}
 		buffers_put(core->buffers, block->bytes, block->units);
 		/* Somebody may wait for this memory. */
 		core_kick(core, &core->workers[block->worker]);

@@ -35,7 +35,9 @@ static int drop_run(const struct command *command, int argc, char **argv, json_t
 	json_t *request = NULL;
 	int first, status;
 
-	status = options_parse(command, argc, argv, "o", 1, 1, options, &first);
+	/* Names are asked again whoever asked first; blocks belong to who fetched them. */
+	status = options_parse(command, argc, argv, command == &command_evict ? "o" : "", 1, 1,
+			       options, &first);
 	if (status >= 0)
 		return status ? status : -1;
 	status = drop_request(command->name, argv[first], options, &request);

@@ -175,21 +175,28 @@ const struct command command_prefetch = {
 
 static int sync_run(const struct command *command, int argc, char **argv)
 {
+	json_t *request = json_pack("{s:s}", "command", "sync");
 	struct client *client = NULL;
 	struct wfs_file_info info;
 	struct options options;
 	int first, status;
 
 	status = options_parse(command, argc, argv, "", 0, 1, &options, &first);
-	if (status >= 0)
+	if (status >= 0) {
+		json_decref(request);
 		return status;
-	/* The order of writes is the daemon's: what is waited for is all of them. */
+	}
 	status = first < argc ? file_info(argv[first], &info) : 0;
+	if (!status && first < argc &&
+	    (json_object_set_new(request, "mount", json_integer((json_int_t)info.mount)) ||
+	     json_object_set_new(request, "path", json_string((const char *)info.path))))
+		status = failed("%s cannot be written as JSON", argv[first]);
 	if (!status)
 		status = client_open(&client);
 	if (!status)
-		status =
-			client_ask(client, json_pack("{s:s}", "command", "sync"), NULL, NULL, NULL);
+		status = client_ask(client, request, NULL, NULL, NULL);
+	else
+		json_decref(request);
 	if (!status && options.json)
 		print_json(json_pack("{s:b}", "synced", 1));
 	client_close(client);
@@ -201,6 +208,6 @@ const struct command command_sync = {
 	.args = "[--json] [PATH]",
 	.summary = "wait until what was delivered is stored",
 	.help = "Returns when all blocks that were delivered are durable in the cache, or\n"
-		"given up.\n",
+		"given up. With PATH, those of this file, or of all below this directory.\n",
 	.run = sync_run,
 };

@@ -34,40 +34,52 @@ static json_t *stat_kernel(uint64_t mount, struct control_stats *ret)
 	return all;
 }
 
-/* Bytes that were fetched ahead on purpose, as the daemon counts them. */
-static uint64_t stat_prefetched(void)
+/*
+ * How the blocks of the file, or of the mount for a directory, were used: the daemon's
+ * answer, NULL without one. No hint stays in it where what was fetched beyond is read from
+ * the cache file afterwards.
+ */
+static json_t *stat_usage(const struct wfs_file_info *info, const struct control_stats *stats)
 {
 	struct client *client = NULL;
-	json_t *result = NULL;
-	json_int_t bytes = 0;
+	json_t *request, *result = NULL;
+	json_int_t beyond;
 
-	if (!client_open(&client) &&
-	    !client_ask(client, json_pack("{s:s}", "command", "stat"), NULL, NULL, &result))
-		bytes = json_integer_value(
-			json_object_get(json_object_get(result, "counters"), "prefetch_bytes"));
-	json_decref(result);
+	/* Without a daemon there is nobody to ask. */
+	if (!stats->helper)
+		return NULL;
+	request = json_pack("{s:s, s:I, s:s, s:I, s:I}", "command", "stat", "mount",
+			    (json_int_t)info->mount, "path", (const char *)info->path, "block",
+			    (json_int_t)info->block_size, "size", (json_int_t)info->size);
+	if (info->node)
+		json_object_set_new(request, "version", json_string((const char *)info->version));
+	if (!request || client_open(&client))
+		json_decref(request);
+	else
+		client_ask(client, request, NULL, NULL, &result);
 	client_close(client);
-	return (uint64_t)bytes;
+	if (!json_object_get(result, "fetched")) {
+		json_decref(result);
+		return NULL;
+	}
+	json_object_del(result, "ok");
+	beyond = json_integer_value(json_object_get(result, "fetched")) -
+		 json_integer_value(json_object_get(result, "asked"));
+	if (stats->values[WFS_STAT_NVME_BYTES] >= (uint64_t)beyond)
+		json_object_del(result, "hint_block_size");
+	return result;
 }
 
-/*
- * What was delivered and nobody waited for speaks for smaller blocks, if it is more than
- * what was waited for, and was not fetched ahead.
- */
-static uint32_t stat_hint(const struct wfs_file_info *info, const struct control_stats *stats)
+static void stat_print_usage(const json_t *usage)
 {
-	uint64_t used = stats->values[WFS_STAT_DELIVER_BYTES];
-	uint64_t unused = stats->values[WFS_STAT_DELIVER_UNUSED], ahead, share;
-	uint32_t block = info->block_size;
+	json_int_t fetched = json_integer_value(json_object_get(usage, "fetched"));
+	json_int_t asked = json_integer_value(json_object_get(usage, "asked"));
+	char text[32];
 
-	/* Without a daemon there is nobody to ask; the answer would be a guess. */
-	if (!stats->helper || !used || unused < 16ULL * block || unused < used)
-		return 0;
-	ahead = stat_prefetched();
-	unused = unused > ahead ? unused - ahead : 0;
-	for (share = (used + unused) / used; share >= 2 && block > WFS_BLOCK_MIN; share /= 2)
-		block /= 2;
-	return block < info->block_size ? block : 0;
+	if (fetched)
+		printf("from the origin: %s for readers, %.1f %% of it asked for\n",
+		       human_bytes((uint64_t)fetched, text, sizeof(text)),
+		       100.0 * (double)asked / (double)fetched);
 }
 
 static int stat_path(const char *path, const struct options *options)
@@ -75,14 +87,15 @@ static int stat_path(const char *path, const struct options *options)
 	struct control_stats stats = { 0 };
 	struct wfs_file_info info;
 	char text[32];
-	json_t *kernel;
-	uint32_t hint;
+	json_t *kernel, *usage;
+	json_int_t hint;
 	int status = file_info(path, &info);
 
 	if (status)
 		return status;
 	kernel = stat_kernel(info.mount, &stats);
-	hint = stat_hint(&info, &stats);
+	usage = stat_usage(&info, &stats);
+	hint = json_integer_value(json_object_get(usage, "hint_block_size"));
 	if (options->json) {
 		json_t *file =
 			json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o}", "mount",
@@ -93,10 +106,14 @@ static int stat_path(const char *path, const struct options *options)
 				  (json_int_t)info.block_size, "uncached",
 				  (info.flags & WFS_ATTR_UNCACHED) != 0, "mount_counters", kernel);
 
-		if (!file)
+		if (!file) {
+			json_decref(usage);
 			return failed("%s has a name that JSON cannot hold", path);
+		}
 		if (hint)
 			json_object_set_new(file, "hint_block_size", json_integer(hint));
+		json_object_del(usage, "hint_block_size");
+		json_object_set_new(file, "usage", usage ? usage : json_null());
 		print_json(file);
 		return 0;
 	}
@@ -112,9 +129,11 @@ static int stat_path(const char *path, const struct options *options)
 		printf("in memory: %s\n", human_bytes(info.resident, text, sizeof(text)));
 	}
 	printf("block size: %s\n", human_bytes(info.block_size, text, sizeof(text)));
+	stat_print_usage(usage);
 	if (hint)
-		printf("hint: much of what is fetched is not read; block=%uK would fetch less\n",
-		       hint / 1024);
+		printf("hint: much of what is fetched is not read; block=%lldK would fetch less\n",
+		       (long long)hint / 1024);
+	json_decref(usage);
 	return 0;
 }
 
@@ -132,6 +151,86 @@ static void stat_print(const char *title, const json_t *values)
 		else if (json_is_real(value))
 			printf("  %-26s %.3f\n", key, json_real_value(value));
 	}
+}
+
+static double stat_number(const json_t *values, const char *key)
+{
+	return json_number_value(json_object_get(values, key));
+}
+
+static void stat_percent(const char *label, double part, double whole)
+{
+	if (whole > 0)
+		printf("  %s %.1f %%", label, 100.0 * part / whole);
+}
+
+/* Where what readers were given came from, in one line; mappings are not seen. */
+static void stat_places(const json_t *module)
+{
+	double read = stat_number(module, "read_bytes");
+	char text[32];
+
+	if (read <= 0)
+		return;
+	printf("%-10s %s:", "read", human_bytes((uint64_t)read, text, sizeof(text)));
+	stat_percent("page cache", stat_number(module, "served_pages_bytes"), read);
+	stat_percent("NVMe", stat_number(module, "served_nvme_bytes"), read);
+	stat_percent("daemon", stat_number(module, "served_helper_bytes"), read);
+	putchar('\n');
+}
+
+static void stat_origins(const json_t *counters)
+{
+	double bytes = stat_number(counters, "origin_bytes");
+	char text[32];
+
+	printf("%-10s %s in %.0f reads", "origins", human_bytes((uint64_t)bytes, text, sizeof(text)),
+	       stat_number(counters, "origin_fetches"));
+	if (bytes > 0)
+		printf(", %.1f %% beyond what was asked",
+		       100.0 * stat_number(counters, "beyond_bytes") / bytes);
+	printf(", %.0f retries, %.0f stalls\n", stat_number(counters, "retries"),
+	       stat_number(counters, "stalls"));
+}
+
+static void stat_endpoints(const json_t *origin)
+{
+	const json_t *endpoint;
+	size_t i;
+
+	json_array_foreach(json_object_get(origin, "endpoints"), i, endpoint)
+		printf("%-10s %s: answers in %.1f ms, round trip %.2f ms, %.0f retransmits, %.0f of %.0f requests failed\n",
+		       "endpoint", json_string_value(json_object_get(endpoint, "endpoint")),
+		       1e3 * stat_number(endpoint, "latency"), 1e3 * stat_number(endpoint, "tcp_rtt"),
+		       stat_number(endpoint, "tcp_retransmits"), stat_number(endpoint, "errors"),
+		       stat_number(endpoint, "requests"));
+}
+
+static void stat_headlines(const json_t *result, const json_t *module)
+{
+	const json_t *ratios = json_object_get(result, "ratios");
+	const json_t *counters = json_object_get(result, "counters"), *origin;
+	double used = stat_number(counters, "cache_used_bytes");
+	double capacity = stat_number(counters, "cache_capacity_bytes");
+	char text[32], of[32];
+	size_t i;
+
+	stat_places(module);
+	printf("%-10s", "hits");
+	stat_percent("requests", stat_number(ratios, "request_hit_ratio"), 1);
+	stat_percent("bytes", stat_number(ratios, "byte_hit_ratio"), 1);
+	if (json_is_object(module))
+		stat_percent("reads without the daemon", stat_number(ratios, "local_read_ratio"), 1);
+	putchar('\n');
+	stat_origins(counters);
+	printf("%-10s %s of %s", "cache", human_bytes((uint64_t)used, text, sizeof(text)),
+	       human_bytes((uint64_t)capacity, of, sizeof(of)));
+	printf(", %.0f blocks stored, %.0f evicted (%.0f within a minute)\n",
+	       stat_number(counters, "blocks_stored"), stat_number(counters, "blocks_evicted"),
+	       stat_number(counters, "blocks_evicted_young"));
+	json_array_foreach(json_object_get(result, "origins"), i, origin)
+		stat_endpoints(origin);
+	putchar('\n');
 }
 
 static int stat_run(const struct command *command, int argc, char **argv)
@@ -162,6 +261,7 @@ static int stat_run(const struct command *command, int argc, char **argv)
 		print_json(result);
 		return 0;
 	}
+	stat_headlines(result, kernel);
 	stat_print("daemon", json_object_get(result, "counters"));
 	stat_print("ratios", json_object_get(result, "ratios"));
 	json_array_foreach(json_object_get(result, "origins"), i, origin)
@@ -176,8 +276,9 @@ const struct command command_stat = {
 	.name = "stat",
 	.args = "[--json] [PATH]",
 	.summary = "counters; for a path its version, size and cached share",
-	.help = "Without PATH: counters of the daemon and the kernel module that are not zero\n"
-		"(--json: all of them). With PATH, a file of a mount: version, size, how much of\n"
-		"it is cached and in memory, and whether another block size would fetch less.\n",
+	.help = "Without PATH: where reads were served from, and the counters of the daemon and\n"
+		"the kernel module that are not zero (--json: all of them). With PATH, a file of\n"
+		"a mount: version, size, how much of it is cached and in memory, and whether\n"
+		"another block size would fetch less; a directory: the same for its mount.\n",
 	.run = stat_run,
 };

@@ -24,42 +24,60 @@ struct control {
 	bool done;
 };
 
-static const char *const stat_names[WFS_STAT_MAX] = {
-	[WFS_STAT_READ_BYTES] = "read_bytes",
-	[WFS_STAT_READS] = "reads",
-	[WFS_STAT_NVME_READS] = "nvme_reads",
-	[WFS_STAT_NVME_BYTES] = "nvme_bytes",
-	[WFS_STAT_FILL_REQUESTS] = "fill_requests",
-	[WFS_STAT_FILL_AGAIN] = "fill_again",
-	[WFS_STAT_DELIVER_BYTES] = "deliver_bytes",
-	[WFS_STAT_DELIVER_UNUSED] = "deliver_unused",
-	[WFS_STAT_OFFER_BYTES] = "offer_bytes",
-	[WFS_STAT_STORED] = "stored",
-	[WFS_STAT_DROPPED] = "dropped",
-	[WFS_STAT_EVICTED] = "evicted",
-	[WFS_STAT_CORRUPT] = "corrupt",
-	[WFS_STAT_FAULTS] = "faults",
-	[WFS_STAT_RANDOM_FAULTS] = "random_faults",
-	[WFS_STAT_LOOKUPS] = "lookups",
-	[WFS_STAT_READDIRS] = "readdirs",
-	[WFS_STAT_STALE] = "stale",
-	[WFS_STAT_TIMEOUTS] = "timeouts",
-	[WFS_STAT_ERRORS] = "errors",
-	[WFS_STAT_SESSIONS] = "sessions",
-	[WFS_STAT_LOCKED_BYTES] = "locked_bytes",
-	[WFS_STAT_SERVED_PAGES_READS] = "served_pages_reads",
-	[WFS_STAT_SERVED_PAGES_BYTES] = "served_pages_bytes",
-	[WFS_STAT_SERVED_NVME_READS] = "served_nvme_reads",
-	[WFS_STAT_SERVED_NVME_BYTES] = "served_nvme_bytes",
-	[WFS_STAT_SERVED_HELPER_READS] = "served_helper_reads",
-	[WFS_STAT_SERVED_HELPER_BYTES] = "served_helper_bytes",
-	[WFS_STAT_NVME_FAULTS] = "nvme_faults",
-	[WFS_STAT_HELPER_FAULTS] = "helper_faults",
+static const struct {
+	const char *name, *help;
+} stats[WFS_STAT_MAX] = {
+	[WFS_STAT_READ_BYTES] = { "read_bytes", "Bytes given to read and splice" },
+	[WFS_STAT_READS] = { "reads", "Calls of read and splice" },
+	[WFS_STAT_NVME_READS] = { "nvme_reads", "Reads of cache files" },
+	[WFS_STAT_NVME_BYTES] = { "nvme_bytes", "Bytes read from cache files" },
+	[WFS_STAT_FILL_REQUESTS] = { "fill_requests", "Blocks asked of the daemon" },
+	[WFS_STAT_FILL_AGAIN] = { "fill_again", "Blocks asked in part, after they were delivered" },
+	[WFS_STAT_DELIVER_BYTES] = { "deliver_bytes", "Bytes delivered to who waited" },
+	[WFS_STAT_DELIVER_UNUSED] = { "deliver_unused", "Bytes delivered with nobody waiting" },
+	[WFS_STAT_OFFER_BYTES] = { "offer_bytes", "Bytes of dropped blocks, kept in memory" },
+	[WFS_STAT_STORED] = { "stored", "Blocks stored" },
+	[WFS_STAT_DROPPED] = { "dropped", "Blocks not stored" },
+	[WFS_STAT_EVICTED] = { "evicted", "Blocks evicted" },
+	[WFS_STAT_CORRUPT] = { "corrupt", "Reads of cached blocks that failed their check" },
+	[WFS_STAT_FAULTS] = { "faults", "Page faults that missed the page cache" },
+	[WFS_STAT_RANDOM_FAULTS] = { "random_faults", "Of these, answered with 64 KiB" },
+	[WFS_STAT_LOOKUPS] = { "lookups", "Questions about names" },
+	[WFS_STAT_READDIRS] = { "readdirs", "Pages of directories asked for" },
+	[WFS_STAT_STALE] = { "stale", "Names served past their time" },
+	[WFS_STAT_TIMEOUTS] = { "timeouts", "Requests ended by their deadline" },
+	[WFS_STAT_ERRORS] = { "errors", "Folios that failed" },
+	[WFS_STAT_SESSIONS] = { "sessions", "Sessions of daemons" },
+	[WFS_STAT_LOCKED_BYTES] = { "locked_bytes", "Bytes of folios locked in flight" },
+	[WFS_STAT_SERVED_PAGES_READS] = { "served_pages_reads",
+					  "Reads answered from the page cache alone" },
+	[WFS_STAT_SERVED_PAGES_BYTES] = { "served_pages_bytes",
+					  "Bytes given to read, read before" },
+	[WFS_STAT_SERVED_NVME_READS] = { "served_nvme_reads",
+					 "Reads answered from cache files, none by the daemon" },
+	[WFS_STAT_SERVED_NVME_BYTES] = { "served_nvme_bytes",
+					 "Bytes given to read, new from cache files" },
+	[WFS_STAT_SERVED_HELPER_READS] = { "served_helper_reads",
+					   "Reads answered by the daemon, at least in part" },
+	[WFS_STAT_SERVED_HELPER_BYTES] = { "served_helper_bytes",
+					   "Bytes given to read, new from the daemon" },
+	[WFS_STAT_NVME_FAULTS] = { "nvme_faults", "Page faults answered from cache files" },
+	[WFS_STAT_HELPER_FAULTS] = { "helper_faults", "Page faults answered by the daemon" },
 };
 
 const char *control_stat_name(unsigned int stat)
 {
-	return stat < WFS_STAT_MAX && stat_names[stat] ? stat_names[stat] : "unknown";
+	return stat < WFS_STAT_MAX && stats[stat].name ? stats[stat].name : "unknown";
+}
+
+const char *control_stat_help(unsigned int stat)
+{
+	return stat < WFS_STAT_MAX && stats[stat].help ? stats[stat].help : "";
+}
+
+bool control_stat_rises(unsigned int stat)
+{
+	return stat != WFS_STAT_LOCKED_BYTES;
 }
 
 const char *control_event_name(uint32_t event)
@@ -255,8 +273,8 @@ int control_mounts(struct control *control, control_mount_fn fn, void *arg)
 static void control_stats_message(struct control *control, struct genlmsghdr *header,
 				  struct nlattr **attrs)
 {
-	const struct nlattr *stats = attrs[WFS_GENL_ATTR_STATS];
-	size_t len = stats ? (size_t)nla_len(stats) : 0;
+	const struct nlattr *values = attrs[WFS_GENL_ATTR_STATS];
+	size_t len = values ? (size_t)nla_len(values) : 0;
 
 	if (header->cmd != WFS_GENL_CMD_STATS)
 		return;
@@ -265,7 +283,7 @@ static void control_stats_message(struct control *control, struct genlmsghdr *he
 	if (len > sizeof(control->stats->values))
 		len = sizeof(control->stats->values);
 	if (len)
-		memcpy(control->stats->values, nla_data(stats), len);
+		memcpy(control->stats->values, nla_data(values), len);
 }
 
 int control_stats(struct control *control, uint64_t mount, struct control_stats *ret)

@@ -33,6 +33,9 @@ struct control_stats {
 /* mount 0: of the module. */
 int control_stats(struct control *control, uint64_t mount, struct control_stats *ret);
 const char *control_stat_name(unsigned int stat);
+const char *control_stat_help(unsigned int stat);
+/* False: it is a state rather than a count. */
+bool control_stat_rises(unsigned int stat);
 
 int control_invalidate(struct control *control, uint64_t mount, const char *path);
 

@@ -57,6 +57,20 @@ static void core_starved(struct loop_timer *timer)
 
 /* The store's requests, on its thread. */
 
+/*
+ * The eviction of the block has ended. Who has asked for it meanwhile has it from the
+ * cache file if it is still there: it must not be fetched again.
+ */
+static void core_evict_ended(struct core *core, struct store_file *file, struct block *block,
+			     bool removed)
+{
+	/* Nobody else looks at the sums of a block in this state. */
+	bool kept = !removed && !store_lookup_kept(file, block->nr, block->sums, block->units);
+
+	SCOPED_LOCK(&core->lock);
+	fetch_evicted(block, kept);
+}
+
 static int core_evict(void *arg, struct store_file *file, uint64_t nr)
 {
 	struct core *core = arg;
@@ -83,9 +97,7 @@ static int core_evict(void *arg, struct store_file *file, uint64_t nr)
 	}
 	err = object_tell_evict(object, nr);
 	if (err) {
-		pthread_mutex_lock(&core->lock);
-		fetch_evicted(block);
-		pthread_mutex_unlock(&core->lock);
+		core_evict_ended(core, file, block, false);
 		err = -EBUSY;
 	}
 	object_unref(object);
@@ -111,11 +123,8 @@ static void core_evicted(void *arg, struct store_file *file, uint64_t nr, bool r
 	pthread_mutex_unlock(&core->lock);
 	if (block) {
 		/* Told even if it was not removed: it is asked for again and found. */
-		(void)removed;
 		object_tell_evicted(object, nr);
-		pthread_mutex_lock(&core->lock);
-		fetch_evicted(block);
-		pthread_mutex_unlock(&core->lock);
+		core_evict_ended(core, file, block, removed);
 	}
 	object_unref(object);
 }
@@ -324,7 +333,12 @@ void core_allow_eviction(struct core *core, int allowed)
 
 int core_sync(struct core *core, uint64_t timeout_ms)
 {
-	return hold_sync(core, timeout_ms);
+	return hold_sync(core, NULL, timeout_ms);
+}
+
+int core_sync_below(struct core *core, const struct core_below *what, uint64_t timeout_ms)
+{
+	return hold_sync(core, what, timeout_ms);
 }
 
 /* Options that say how a source is reached; the others are the kernel's. */

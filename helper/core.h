@@ -55,6 +55,13 @@ void core_allow_eviction(struct core *core, int allowed);
  * and their watches told, at most timeout_ms: -ETIMEDOUT. Not on a worker's thread.
  */
 int core_sync(struct core *core, uint64_t timeout_ms);
+/* What of an origin's objects is at or below a path; "": all of them. */
+struct core_below {
+	const char *identity; /* of the origin */
+	const char *path;
+};
+/* The same for those only; NULL: for all. */
+int core_sync_below(struct core *core, const struct core_below *what, uint64_t timeout_ms);
 
 /* NULL: nothing is kept. */
 struct store *core_store(const struct core *core);

@@ -28,7 +28,7 @@
 	X(served_peer_bytes, counter, "Bytes of requests answered from a peer")                 \
 	X(prefetch_bytes, counter, "Bytes of requests that nobody waited for")                  \
 	X(failed_requests, counter, "Requests that ended with an error")                        \
-	X(duplicate_fetches, counter, "Blocks fetched again while they were still known")       \
+	X(duplicate_fetches, counter, "Blocks fetched again while the cache had them")          \
 	X(blocks_stored, counter, "Blocks durable in the cache")                                \
 	X(blocks_dropped, counter, "Blocks delivered but not stored")                           \
 	X(blocks_evicted, counter, "Blocks evicted from the cache")                             \

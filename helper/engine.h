@@ -25,6 +25,7 @@
 #include "origin.h"
 #include "retry.h"
 #include "store.h"
+#include "usage.h"
 
 struct block;
 struct flight;
@@ -32,6 +33,9 @@ struct flight;
 #define FETCH_WHYS     3
 #define OBJECT_BUCKETS 16384
 #define BLOCK_BUCKETS  32
+/* Block sizes, log2. */
+#define SOURCE_SHIFT_MIN 16
+#define SOURCE_SHIFT_MAX 26
 
 /*
  * A block that somebody wants, that is on its way, or that is in a buffer.
@@ -82,6 +86,7 @@ struct block {
 	bool cache_failed;    /* was, but could not be read or failed its check */
 	uint32_t units, left; /* in it, not arrived yet */
 	uint64_t len;	      /* object bytes in it */
+	uint64_t used;	      /* of them, given to who waited in the kernel */
 	char *bytes;	      /* run of units, or NULL */
 	int error;
 	char *message;		  /* with error */
@@ -120,6 +125,7 @@ struct source {
 	struct origin *origin; /* a reference */
 	struct block_list queue[FETCH_WHYS];
 	unsigned int active, active_prefetch;
+	struct usage usage[SOURCE_SHIFT_MAX - SOURCE_SHIFT_MIN + 1]; /* by block size */
 };
 
 struct worker {
@@ -186,6 +192,7 @@ struct object {
 	pthread_mutex_t lock;	 /* slots */
 	pthread_cond_t calm;
 	struct object_slot *slots;
+	struct usage usage;		     /* core->lock */
 	struct block *blocks[BLOCK_BUCKETS]; /* core->lock */
 };
 
@@ -204,6 +211,9 @@ void object_tell_evicted(struct object *object, uint64_t block);
 /* A reference to the object that has this cache file open, or NULL. */
 struct object *object_of_file(struct core *core, struct store_file *file);
 uint64_t object_blocks(const struct object *object);
+/* The object if it is open, with a reference, or NULL. */
+struct object *object_known(struct core *core, struct origin *origin, const char *path,
+			    const struct origin_attr *attr, uint32_t block_shift);
 
 /* block: core->lock held in all of these. */
 void block_list_add(struct block_list *list, struct block *block);
@@ -232,8 +242,8 @@ uint32_t block_bytes(const struct block *block, uint32_t unit, uint32_t units);
 
 /* fetch: core->lock held. The block waits for its turn; it has its work reference. */
 void fetch_queue(struct block *block);
-/* The eviction of the block has ended, one way or the other. */
-void fetch_evicted(struct block *block);
+/* The eviction of the block has ended; kept: it is in the cache still, its sums in block->sums. */
+void fetch_evicted(struct block *block, bool kept);
 /* The worker's task: pending wants, flights to start, held blocks to settle. */
 void fetch_worker_run(struct worker *worker);
 
@@ -263,7 +273,7 @@ void hold_settle(struct block *block);
 void hold_tell(struct block *block);
 /* Gives blocks up that wait to be written, until so many units are on their way back. */
 void hold_drop(struct core *core, uint32_t units);
-/* Waits until what is on its way now is settled, at most timeout_ms; -ETIMEDOUT. No lock held. */
-int hold_sync(struct core *core, uint64_t timeout_ms);
+/* As core_sync_below(). No lock held. */
+int hold_sync(struct core *core, const struct core_below *what, uint64_t timeout_ms);
 
 #endif /* WFS_ENGINE_H */

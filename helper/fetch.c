@@ -127,6 +127,17 @@ void fetch_promote(struct fetch_want *want, enum fetch_why why)
 		fetch_raise(wait->block, why);
 }
 
+void fetch_used(struct fetch_want *want, uint64_t bytes)
+{
+	struct core *core = want->object->core;
+	struct fetch_wait *wait;
+
+	SCOPED_LOCK(&core->lock);
+	wait = want->opaque;
+	if (wait && wait->block)
+		wait->block->used += bytes;
+}
+
 void fetch_release(struct fetch_want *want)
 {
 	struct core *core = want->object->core;
@@ -155,10 +166,11 @@ void fetch_queue(struct block *block)
 	core_kick(block->object->core, &block->object->core->workers[block->worker]);
 }
 
-void fetch_evicted(struct block *block)
+void fetch_evicted(struct block *block, bool kept)
 {
 	/* Its reference becomes that of the work to come, if somebody waits. */
 	if (block->waits) {
+		block->from_cache = kept;
 		block->queued_ns = counter_now();
 		fetch_queue(block);
 		return;

@@ -45,6 +45,8 @@ struct fetch_want {
 int fetch_start(struct core *core, struct fetch_want *want);
 /* More urgent than before (a queued prefetch somebody now waits for). */
 void fetch_promote(struct fetch_want *want, enum fetch_why why);
+/* Of what the want was given so many bytes were really waited for. Before fetch_release(). */
+void fetch_used(struct fetch_want *want, uint64_t bytes);
 /*
  * Gives the buffer back, after done(); before done() it cancels: done() is not called. Any
  * thread, also from inside the want's own callbacks. If one of them runs on another

@@ -123,6 +123,9 @@ static void hold_recorded(struct store_record *record, int error)
 		return;
 	}
 	counter_add(blocks_stored, 1);
+	/* Recorded before: it was fetched although the cache had it. */
+	if (!record->fresh)
+		counter_add(duplicate_fetches, 1);
 	counter_waited(COUNTER_WAIT_store, counter_now() - block->whole_ns);
 	block->hold = HOLD_STORED;
 	hold_settle(block);
@@ -220,7 +223,32 @@ void hold_drop(struct core *core, uint32_t units)
 	}
 }
 
-int hold_sync(struct core *core, uint64_t timeout_ms)
+/* Is it in the way of a sync of what? */
+static bool hold_concerns(const struct block *block, const struct core_below *what)
+{
+	const struct object *object = block->object;
+	size_t len;
+
+	if (!what)
+		return true;
+	len = strlen(what->path);
+	return !strcmp(origin_identity(object->origin), what->identity) &&
+	       !strncmp(object->path, what->path, len) &&
+	       (!len || !object->path[len] || object->path[len] == '/');
+}
+
+/* Anything of it that was begun up to target and is not settled? */
+static bool hold_unsettled(const struct core *core, const struct core_below *what, uint64_t target)
+{
+	const struct block *block = core->unsettled_first;
+
+	for (; block && block->unsettled_seq <= target; block = block->unsettled_next)
+		if (hold_concerns(block, what))
+			return true;
+	return false;
+}
+
+int hold_sync(struct core *core, const struct core_below *what, uint64_t timeout_ms)
 {
 	struct timespec until;
 	uint64_t target;
@@ -238,7 +266,7 @@ int hold_sync(struct core *core, uint64_t timeout_ms)
 
 	SCOPED_LOCK(&core->lock);
 	target = core->unsettled_seq;
-	while (core->unsettled_first && core->unsettled_first->unsettled_seq <= target && !err)
+	while (!err && hold_unsettled(core, what, target))
 		err = pthread_cond_timedwait(&core->changed, &core->lock, &until);
 	return -err;
 }

@@ -6,16 +6,19 @@
 #include <math.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cleanup.h"
 #include "config.h"
+#include "control.h"
 #include "core.h"
 #include "counters.h"
 #include "kernel.h"
 #include "origin.h"
+#include "ratios.h"
 
 struct metrics {
 	struct core *core;
@@ -105,6 +108,135 @@ static void metrics_origins(FILE *out, struct core *core)
 	}
 }
 
+/* Figures of one server, of all origins that use it. */
+struct metrics_endpoint {
+	char *name;
+	struct endpoint_counters sum;
+};
+
+struct metrics_endpoints {
+	struct metrics_endpoint *all;
+	size_t count, size;
+};
+
+static struct metrics_endpoint *metrics_endpoint(struct metrics_endpoints *endpoints,
+						 const char *name)
+{
+	struct metrics_endpoint *grown;
+	char *copy;
+
+	for (size_t i = 0; i < endpoints->count; i++)
+		if (!strcmp(endpoints->all[i].name, name))
+			return &endpoints->all[i];
+	if (endpoints->count == endpoints->size) {
+		size_t size = endpoints->size ? endpoints->size * 2 : 16;
+
+		grown = reallocarray(endpoints->all, size, sizeof(*grown));
+		if (!grown)
+			return NULL;
+		endpoints->all = grown;
+		endpoints->size = size;
+	}
+	copy = strdup(name);
+	if (!copy)
+		return NULL;
+	endpoints->all[endpoints->count] = (struct metrics_endpoint){ .name = copy };
+	return &endpoints->all[endpoints->count++];
+}
+
+static void metrics_endpoint_add(void *arg, const char *name, const struct endpoint_counters *c)
+{
+	struct metrics_endpoint *endpoint = metrics_endpoint(arg, name);
+
+	if (!endpoint)
+		return;
+	endpoint->sum.requests += c->requests;
+	endpoint->sum.errors += c->errors;
+	endpoint->sum.answers += c->answers;
+	endpoint->sum.connections += c->connections;
+	endpoint->sum.rtts += c->rtts;
+	endpoint->sum.retransmits += c->retransmits;
+	endpoint->sum.out_of_order += c->out_of_order;
+	endpoint->sum.latency_seconds += c->latency_seconds;
+	endpoint->sum.rtt_seconds += c->rtt_seconds;
+}
+
+static void metrics_endpoints_of(void *arg, struct origin *origin)
+{
+	origin_endpoints(origin, metrics_endpoint_add, arg);
+}
+
+static void metrics_endpoint_value(FILE *out, const char *metric, const char *endpoint,
+				   int digits, double value)
+{
+	fprintf(out, "wfs_endpoint_%s{endpoint=\"", metric);
+	metrics_label(out, endpoint);
+	fprintf(out, "\"} %.*f\n", digits, value);
+}
+
+static void metrics_endpoint_counts(FILE *out, const struct metrics_endpoints *endpoints)
+{
+	static const struct {
+		const char *name, *help;
+		size_t offset;
+	} counts[] = {
+		{ "requests_total", "Requests", offsetof(struct endpoint_counters, requests) },
+		{ "errors_total", "Requests that failed",
+		  offsetof(struct endpoint_counters, errors) },
+		{ "connections_total", "Connections made",
+		  offsetof(struct endpoint_counters, connections) },
+		{ "tcp_retransmits_total", "Segments sent again from here",
+		  offsetof(struct endpoint_counters, retransmits) },
+		{ "tcp_out_of_order_total", "Segments that came out of order",
+		  offsetof(struct endpoint_counters, out_of_order) },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
+		fprintf(out, "# HELP wfs_endpoint_%s %s\n# TYPE wfs_endpoint_%s counter\n",
+			counts[i].name, counts[i].help, counts[i].name);
+		for (size_t j = 0; j < endpoints->count; j++) {
+			const char *sum = (const char *)&endpoints->all[j].sum;
+			uint64_t value;
+
+			memcpy(&value, sum + counts[i].offset, sizeof(value));
+			metrics_endpoint_value(out, counts[i].name, endpoints->all[j].name, 0,
+					       (double)value);
+		}
+	}
+}
+
+static void metrics_endpoints(FILE *out, struct core *core)
+{
+	struct metrics_endpoints endpoints = { 0 };
+
+	core_each_origin(core, metrics_endpoints_of, &endpoints);
+	metrics_endpoint_counts(out, &endpoints);
+	fputs("# HELP wfs_endpoint_latency_seconds Time from a request to the first byte of its answer\n"
+	      "# TYPE wfs_endpoint_latency_seconds summary\n",
+	      out);
+	for (size_t i = 0; i < endpoints.count; i++) {
+		const struct metrics_endpoint *e = &endpoints.all[i];
+
+		metrics_endpoint_value(out, "latency_seconds_sum", e->name, 6,
+				       e->sum.latency_seconds);
+		metrics_endpoint_value(out, "latency_seconds_count", e->name, 0,
+				       (double)e->sum.answers);
+	}
+	fputs("# HELP wfs_endpoint_tcp_rtt_seconds Round trips as TCP measured them, looked at during transfers\n"
+	      "# TYPE wfs_endpoint_tcp_rtt_seconds summary\n",
+	      out);
+	for (size_t i = 0; i < endpoints.count; i++) {
+		const struct metrics_endpoint *e = &endpoints.all[i];
+
+		metrics_endpoint_value(out, "tcp_rtt_seconds_sum", e->name, 6,
+				       e->sum.rtt_seconds);
+		metrics_endpoint_value(out, "tcp_rtt_seconds_count", e->name, 0,
+				       (double)e->sum.rtts);
+		free(e->name);
+	}
+	free(endpoints.all);
+}
+
 static void metrics_kernel(FILE *out, struct kernel *kernel)
 {
 	struct kernel_counters c;
@@ -132,10 +264,121 @@ static void metrics_kernel(FILE *out, struct kernel *kernel)
 		(unsigned long long)c.nodes);
 }
 
+/* The mounts that there are, with their counters. */
+struct metrics_mount {
+	uint64_t id;
+	char *source;
+	struct control_stats stats;
+};
+
+struct metrics_mounts {
+	struct metrics_mount *mounts;
+	size_t count, size;
+};
+
+static void metrics_mount_add(void *arg, const struct control_mount *mount)
+{
+	struct metrics_mounts *all = arg;
+	char *source;
+
+	if (all->count == all->size) {
+		size_t size = all->size ? all->size * 2 : 16;
+		struct metrics_mount *grown = reallocarray(all->mounts, size, sizeof(*grown));
+
+		if (!grown)
+			return;
+		all->mounts = grown;
+		all->size = size;
+	}
+	source = strdup(mount->source);
+	if (source)
+		all->mounts[all->count++] =
+			(struct metrics_mount){ .id = mount->id, .source = source };
+}
+
+static void metrics_mount_values(FILE *out, const struct metrics_mounts *all, unsigned int stat)
+{
+	const char *name = control_stat_name(stat), *suffix, *kind;
+
+	suffix = control_stat_rises(stat) ? "_total" : "";
+	kind = control_stat_rises(stat) ? "counter" : "gauge";
+	fprintf(out, "# HELP wfs_mount_%s%s %s\n# TYPE wfs_mount_%s%s %s\n", name, suffix,
+		control_stat_help(stat), name, suffix, kind);
+	for (size_t i = 0; i < all->count; i++) {
+		fprintf(out, "wfs_mount_%s%s{mount=\"%llu\",source=\"", name, suffix,
+			(unsigned long long)all->mounts[i].id);
+		metrics_label(out, all->mounts[i].source);
+		fprintf(out, "\"} %llu\n", (unsigned long long)all->mounts[i].stats.values[stat]);
+	}
+}
+
+/* Sources hold no secret: those that do are refused when they are mounted. */
+static void metrics_mounts(FILE *out, struct control *control)
+{
+	struct metrics_mounts all = { 0 };
+	size_t kept = 0;
+
+	control_mounts(control, metrics_mount_add, &all);
+	for (size_t i = 0; i < all.count; i++) {
+		/* Unmounted since then. */
+		if (control_stats(control, all.mounts[i].id, &all.mounts[i].stats))
+			free(all.mounts[i].source);
+		else
+			all.mounts[kept++] = all.mounts[i];
+	}
+	all.count = kept;
+	for (unsigned int i = 0; all.count && i < WFS_STAT_MAX; i++)
+		/* Sessions are the module's. */
+		if (i != WFS_STAT_SESSIONS)
+			metrics_mount_values(out, &all, i);
+	for (size_t i = 0; i < all.count; i++)
+		free(all.mounts[i].source);
+	free(all.mounts);
+}
+
+/* What the kernel module counts, of all mounts that there were and of each that there is. */
+static bool metrics_module(FILE *out, struct control_stats *ret)
+{
+	struct control *control;
+	int err = control_open(&control);
+
+	if (err)
+		return false;
+	err = control_stats(control, 0, ret);
+	for (unsigned int i = 0; !err && i < WFS_STAT_MAX; i++) {
+		const char *name = control_stat_name(i);
+		const char *suffix = control_stat_rises(i) ? "_total" : "";
+
+		fprintf(out, "# HELP wfs_module_%s%s %s\n# TYPE wfs_module_%s%s %s\n", name, suffix,
+			control_stat_help(i), name, suffix,
+			control_stat_rises(i) ? "counter" : "gauge");
+		fprintf(out, "wfs_module_%s%s %llu\n", name, suffix,
+			(unsigned long long)ret->values[i]);
+	}
+	if (!err)
+		metrics_mounts(out, control);
+	control_close(control);
+	return !err;
+}
+
+static void metrics_ratios(FILE *out, const struct control_stats *module)
+{
+	const char *name, *help;
+	struct ratios ratios;
+	double value;
+
+	ratios_now(module, &ratios);
+	for (unsigned int i = 0; ratios_nth(&ratios, i, &name, &help, &value); i++)
+		fprintf(out, "# HELP wfs_%s %s\n# TYPE wfs_%s gauge\nwfs_%s %.6f\n", name, help,
+			name, name, value);
+}
+
 static char *metrics_text(struct metrics *metrics, size_t *ret_len)
 {
 	char *text = NULL;
 	FILE *out = open_memstream(&text, ret_len);
+	struct control_stats module;
+	bool there = false;
 
 	if (!out)
 		return NULL;
@@ -149,8 +392,12 @@ static char *metrics_text(struct metrics *metrics, size_t *ret_len)
 	for (unsigned int i = 0; i < COUNTER_WAIT_MAX; i++)
 		metrics_histogram(out, i);
 	metrics_origins(out, metrics->core);
-	if (metrics->kernel)
+	metrics_endpoints(out, metrics->core);
+	if (metrics->kernel) {
 		metrics_kernel(out, metrics->kernel);
+		there = metrics_module(out, &module);
+	}
+	metrics_ratios(out, there ? &module : NULL);
 	if (fclose(out)) {
 		free(text);
 		return NULL;

@@ -84,6 +84,16 @@ static struct object *object_create(struct core *core, struct origin *origin, co
 	return object;
 }
 
+struct object *object_known(struct core *core, struct origin *origin, const char *path,
+			    const struct origin_attr *attr, uint32_t block_shift)
+{
+	const char *identity = origin_identity(origin);
+
+	SCOPED_LOCK(&core->table_lock);
+	return object_find(core, object_hash(identity, path, attr, block_shift), identity, path,
+			   attr, block_shift);
+}
+
 int object_open(struct core *core, struct origin *origin, const char *path,
 		const struct origin_attr *attr, uint32_t block_shift, struct object **ret)
 {
@@ -99,7 +109,7 @@ int object_open(struct core *core, struct origin *origin, const char *path,
 		*ret = object;
 		return 0;
 	}
-	if (block_shift < 16 || block_shift > 26)
+	if (block_shift < SOURCE_SHIFT_MIN || block_shift > SOURCE_SHIFT_MAX)
 		return -EINVAL;
 	/* No file is as long: a server's word is not taken for it. */
 	if (attr->size > INT64_MAX - (1 << 26))

@@ -7,10 +7,13 @@
 #include <unistd.h>
 
 #include "config.h"
+#include "control.h"
 #include "counters.h"
 #include "origin.h"
+#include "ratios.h"
 #include "server_impl.h"
 #include "store.h"
+#include "usage.h"
 #include "version.h"
 
 static json_t *report_counters(void)
@@ -49,21 +52,36 @@ static json_t *report_waits(void)
 	return all;
 }
 
+static void report_endpoint(void *arg, const char *name, const struct endpoint_counters *c)
+{
+	json_array_append_new(
+		arg, json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I}", "endpoint", name,
+			       "requests", (json_int_t)c->requests, "errors",
+			       (json_int_t)c->errors, "connections", (json_int_t)c->connections,
+			       "latency",
+			       c->answers ? c->latency_seconds / (double)c->answers : 0.0,
+			       "tcp_rtt", c->rtts ? c->rtt_seconds / (double)c->rtts : 0.0,
+			       "tcp_rtt_last", c->last_rtt_seconds, "tcp_retransmits",
+			       (json_int_t)c->retransmits, "tcp_out_of_order",
+			       (json_int_t)c->out_of_order));
+}
+
 static void report_origin(void *arg, struct origin *origin)
 {
 	struct origin_counters c;
-	json_t *list = arg, *classes = json_array();
+	json_t *list = arg, *classes = json_array(), *endpoints = json_array();
 
 	origin_counters(origin, &c);
+	origin_endpoints(origin, report_endpoint, endpoints);
 	for (unsigned int i = 0; i < 6; i++)
 		json_array_append_new(classes, json_integer((json_int_t)c.status_class[i]));
 	json_array_append_new(list,
-			      json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:o}", "origin",
+			      json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "origin",
 					origin_identity(origin), "requests", (json_int_t)c.requests,
 					"bytes", (json_int_t)c.bytes, "errors",
 					(json_int_t)c.errors, "seconds", c.seconds, "latency",
 					c.requests ? c.seconds / (double)c.requests : 0.0,
-					"status_class", classes));
+					"status_class", classes, "endpoints", endpoints));
 }
 
 static void report_dir(void *arg, const struct store_dir_info *info)
@@ -76,22 +94,42 @@ static void report_dir(void *arg, const struct store_dir_info *info)
 					(int)info->failed));
 }
 
-static double report_ratio(uint64_t part, uint64_t whole)
+static json_t *report_module(const struct control_stats *stats)
 {
-	return whole ? (double)part / (double)whole : 0.0;
+	json_t *all = json_object();
+
+	for (unsigned int i = 0; i < WFS_STAT_MAX; i++)
+		json_object_set_new(all, control_stat_name(i),
+				    json_integer((json_int_t)stats->values[i]));
+	json_object_set_new(all, "helper", json_integer(stats->helper));
+	json_object_set_new(all, "session", json_integer((json_int_t)stats->session));
+	return all;
 }
 
-/* Of what reaches the helper; the kernel counts what does not. */
-static json_t *report_ratios(void)
+static json_t *report_ratios(const struct control_stats *module)
 {
-	uint64_t held = counter_get(served_held_requests), nvme = counter_get(served_nvme_requests);
-	uint64_t origin = counter_get(served_origin_requests);
-	uint64_t local_bytes = counter_get(served_held_bytes) + counter_get(served_nvme_bytes);
-	uint64_t all_bytes = local_bytes + counter_get(served_origin_bytes);
+	json_t *all = json_object();
+	const char *name, *help;
+	struct ratios ratios;
+	double value;
 
-	return json_pack("{s:f, s:f}", "request_hit_ratio",
-			 report_ratio(held + nvme, held + nvme + origin), "byte_hit_ratio",
-			 report_ratio(local_bytes, all_bytes));
+	ratios_now(module, &ratios);
+	for (unsigned int i = 0; ratios_nth(&ratios, i, &name, &help, &value); i++)
+		json_object_set_new(all, name, json_real(value));
+	return all;
+}
+
+/* The module's counters, if it is there and the daemon serves it. */
+static bool report_ask_module(struct kernel *kernel, struct control_stats *ret)
+{
+	struct control *control;
+	int err;
+
+	if (!kernel || control_open(&control))
+		return false;
+	err = control_stats(control, 0, ret);
+	control_close(control);
+	return !err;
 }
 
 static json_t *report_kernel(struct kernel *kernel)
@@ -113,9 +151,37 @@ static json_t *report_kernel(struct kernel *kernel)
 			 (json_int_t)c.nodes);
 }
 
+json_t *report_usage(struct core *core, struct origin *origin, const char *path,
+		     const struct origin_attr *attr, uint32_t block_size)
+{
+	uint32_t shift = block_size ? (uint32_t)__builtin_ctz(block_size) : 0, hint;
+	json_t *report, *buckets;
+	struct usage usage = { 0 };
+
+	if (!path)
+		usage_of_origin(core, origin, shift, &usage);
+	else if (usage_of_file(core, origin, path, attr, shift, &usage))
+		return json_object();
+	buckets = json_array();
+	for (unsigned int i = 0; i < USAGE_BUCKETS; i++)
+		json_array_append_new(buckets, json_pack("{s:f, s:I}", "upto", 1.0 / (1u << i),
+							 "blocks",
+							 (json_int_t)usage.bucket[i].blocks));
+	report = json_pack("{s:I, s:I, s:I, s:o}", "blocks", (json_int_t)usage.blocks, "fetched",
+			   (json_int_t)usage.fetched, "asked", (json_int_t)usage.asked,
+			   "histogram", buckets);
+	hint = usage_hint(&usage, shift);
+	if (hint)
+		json_object_set_new(report, "hint_block_size", json_integer(hint));
+	return report;
+}
+
 json_t *report_json(struct core *core, struct kernel *kernel)
 {
 	json_t *report = json_object(), *origins = json_array(), *dirs = json_array();
+
+	struct control_stats module;
+	bool there = report_ask_module(kernel, &module);
 
 	core_each_origin(core, report_origin, origins);
 	if (core_store(core))
@@ -123,10 +189,11 @@ json_t *report_json(struct core *core, struct kernel *kernel)
 	json_object_set_new(report, "version", json_string(WFS_VERSION));
 	json_object_set_new(report, "pid", json_integer(getpid()));
 	json_object_set_new(report, "counters", report_counters());
-	json_object_set_new(report, "ratios", report_ratios());
+	json_object_set_new(report, "ratios", report_ratios(there ? &module : NULL));
 	json_object_set_new(report, "waits", report_waits());
 	json_object_set_new(report, "origins", origins);
 	json_object_set_new(report, "cache", dirs);
 	json_object_set_new(report, "kernel", kernel ? report_kernel(kernel) : json_null());
+	json_object_set_new(report, "module", there ? report_module(&module) : json_null());
 	return report;
 }

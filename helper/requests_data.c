@@ -210,6 +210,7 @@ struct fill {
 	struct node *node;
 	atomic_uint pending;
 	_Atomic int error;
+	_Atomic uint64_t used; /* bytes that somebody in the kernel waited for */
 	atomic_bool unwanted; /* the kernel said so: no more delivers */
 };
 
@@ -225,6 +226,7 @@ static void fill_put(struct fill *fill)
 
 	if (atomic_fetch_sub(&fill->pending, 1) > 1)
 		return;
+	fetch_used(&fill->want, fill->used);
 	fetch_release(&fill->want);
 	request_reply(kernel, fill->request, atomic_load(&fill->error), NULL, 0);
 	free(fill);
@@ -238,6 +240,7 @@ static void deliver_result(struct fill *fill, uint32_t len, int res)
 	if (res >= 0) {
 		kernel->delivers++;
 		kernel->deliver_bytes += len;
+		fill->used += (uint64_t)res;
 	} else if (res == -ENOENT || res == -ESTALE || res == -ECANCELED) {
 		atomic_store(&fill->unwanted, true);
 	} else {

@@ -20,13 +20,78 @@ static const char *command_string(const json_t *request, const char *key)
 	return json_string_value(json_object_get(request, key));
 }
 
+struct command_mount {
+	uint64_t id;
+	char *source, *options;
+};
+
+static void command_find_mount(void *arg, const struct kernel_mount *mount)
+{
+	struct command_mount *found = arg;
+
+	if (mount->id != found->id || found->source)
+		return;
+	found->source = strdup(mount->source);
+	found->options = strdup(mount->options ? mount->options : "");
+}
+
+/* The origin of "mount", or of "source" with "options". A reference, or -errno and a sentence. */
+static int command_origin(struct connection *connection, const json_t *request,
+			  struct origin **ret, char *msg, size_t msg_size)
+{
+	struct server *server = connection->server;
+	json_int_t id = json_integer_value(json_object_get(request, "mount"));
+	const char *source = command_string(request, "source");
+	const char *options = command_string(request, "options");
+	struct command_mount mount = { .id = (uint64_t)id };
+	int err = 0;
+
+	if (id) {
+		if (server->kernel)
+			kernel_each_mount(server->kernel, command_find_mount, &mount);
+		if (!mount.source || !mount.options) {
+			snprintf(msg, msg_size, "the daemon does not know this mount");
+			err = -ENOENT;
+		}
+		source = mount.source;
+		options = mount.options;
+	}
+	if (!err)
+		err = source ? core_origin(server->core, source, options, ret, msg, msg_size) :
+			       -EINVAL;
+	free(mount.source);
+	free(mount.options);
+	return err;
+}
+
+/* Of the daemon; with "mount", "path" and "block", how its blocks are used. */
 static int command_stat(struct connection *connection, const json_t *request, json_t **ret_result,
 			char *msg, size_t msg_size)
 {
-	(void)request;
-	(void)msg;
-	(void)msg_size;
-	*ret_result = report_json(connection->server->core, connection->server->kernel);
+	struct core *core = connection->server->core;
+	const char *path = command_string(request, "path");
+	const char *version = command_string(request, "version");
+	json_int_t block = json_integer_value(json_object_get(request, "block"));
+	struct origin_attr attr = {
+		.size = (uint64_t)json_integer_value(json_object_get(request, "size")),
+	};
+	struct origin *origin;
+	int err;
+
+	if (!json_object_get(request, "mount")) {
+		*ret_result = report_json(core, connection->server->kernel);
+		return *ret_result ? 0 : -ENOMEM;
+	}
+	if (!path || block <= 0 || block > UINT32_MAX ||
+	    (version && strlen(version) >= sizeof(attr.version)))
+		return -EINVAL;
+	err = command_origin(connection, request, &origin, msg, msg_size);
+	if (err)
+		return err;
+	if (version)
+		memcpy(attr.version, version, strlen(version) + 1);
+	*ret_result = report_usage(core, origin, version ? path : NULL, &attr, (uint32_t)block);
+	origin_unref(origin);
 	return *ret_result ? 0 : -ENOMEM;
 }
 
@@ -87,24 +152,36 @@ static int command_ls(struct connection *connection, const json_t *request, json
 	return err;
 }
 
+/* Of everything; with "mount" and "path", of what is there and below. */
 static int command_sync(struct connection *connection, const json_t *request, json_t **ret_result,
 			char *msg, size_t msg_size)
 {
 	struct server *server = connection->server;
-	int err = -ETIMEDOUT;
+	const char *path = command_string(request, "path");
+	struct core_below below = { .path = path ? path : "" };
+	struct origin *origin = NULL;
+	int err = 0;
 
-	(void)request;
 	(void)ret_result;
+	if (json_object_get(request, "mount"))
+		err = command_origin(connection, request, &origin, msg, msg_size);
+	if (err)
+		return err;
+	if (origin)
+		below.identity = origin_identity(origin);
+	err = -ETIMEDOUT;
 	for (unsigned int i = 0; i < SYNC_TIMEOUT_S && err == -ETIMEDOUT; i++) {
 		if (server->stopping) {
 			snprintf(msg, msg_size, "the daemon is stopping");
-			return -ECANCELED;
+			err = -ECANCELED;
+			break;
 		}
-		err = core_sync(server->core, SYNC_LOOK_MS);
+		err = core_sync_below(server->core, origin ? &below : NULL, SYNC_LOOK_MS);
 	}
-	if (err)
+	if (err == -ETIMEDOUT)
 		snprintf(msg, msg_size, "blocks are still waiting to be stored after %d s",
 			 SYNC_TIMEOUT_S);
+	origin_unref(origin);
 	return err;
 }
 
@@ -131,31 +208,12 @@ static int command_invalidate(struct connection *connection, const json_t *reque
 	return 0;
 }
 
-struct command_mount {
-	uint64_t id;
-	char *source, *options;
-};
-
-static void command_find_mount(void *arg, const struct kernel_mount *mount)
-{
-	struct command_mount *found = arg;
-
-	if (mount->id != found->id || found->source)
-		return;
-	found->source = strdup(mount->source);
-	found->options = strdup(mount->options ? mount->options : "");
-}
-
 static int command_evict(struct connection *connection, const json_t *request, json_t **ret_result,
 			 char *msg, size_t msg_size)
 {
 	struct server *server = connection->server;
 	struct store *store = core_store(server->core);
-	json_int_t id = json_integer_value(json_object_get(request, "mount"));
-	const char *source = command_string(request, "source");
-	const char *options = command_string(request, "options");
 	const char *path = command_string(request, "path");
-	struct command_mount mount = { .id = (uint64_t)id };
 	uint64_t blocks = 0, busy = 0;
 	struct origin *origin;
 	int err;
@@ -164,19 +222,7 @@ static int command_evict(struct connection *connection, const json_t *request, j
 		snprintf(msg, msg_size, "the daemon has no cache directory");
 		return -ENODEV;
 	}
-	if (id && server->kernel)
-		kernel_each_mount(server->kernel, command_find_mount, &mount);
-	if (id && (!mount.source || !mount.options)) {
-		free(mount.source);
-		free(mount.options);
-		snprintf(msg, msg_size, "the daemon does not know this mount");
-		return -ENOENT;
-	}
-	if (id) {
-		source = mount.source;
-		options = mount.options;
-	}
-	err = source ? core_origin(server->core, source, options, &origin, msg, msg_size) : -EINVAL;
+	err = command_origin(connection, request, &origin, msg, msg_size);
 	if (!err) {
 		err = store_evict(store, origin_identity(origin), path ? path : "", &blocks, &busy);
 		if (err == -EAGAIN)
@@ -184,8 +230,6 @@ static int command_evict(struct connection *connection, const json_t *request, j
 				 "the kernel has not told yet what it reads; try again");
 		origin_unref(origin);
 	}
-	free(mount.source);
-	free(mount.options);
 	if (!err)
 		*ret_result = json_pack("{s:I, s:I}", "blocks", (json_int_t)blocks, "busy",
 					(json_int_t)busy);

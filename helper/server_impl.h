@@ -58,5 +58,8 @@ int job_fetch(struct connection *connection, const json_t *request, json_t **ret
 
 /* report: `wfs stat`. */
 json_t *report_json(struct core *core, struct kernel *kernel);
+/* How blocks of a file that is open were used, NULL path: of all the origin's; {} if not known. */
+json_t *report_usage(struct core *core, struct origin *origin, const char *path,
+		     const struct origin_attr *attr, uint32_t block_size);
 
 #endif /* WFS_SERVER_IMPL_H */

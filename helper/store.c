@@ -359,6 +359,11 @@ int store_lookup(struct store_file *file, uint64_t block, uint64_t *sums, uint32
 	return store_is_evicting(file->store, file, block) ? -ENOENT : 0;
 }
 
+int store_lookup_kept(struct store_file *file, uint64_t block, uint64_t *sums, uint32_t units)
+{
+	return index_block(file->dir->index, file->id, block, sums, units) ? -ENOENT : 0;
+}
+
 int store_map(struct store_file *file, uint64_t first, uint64_t count, uint64_t *bitmap,
 	      uint64_t *sums, size_t *ret_sums)
 {

@@ -69,6 +69,8 @@ const struct store_key *store_file_key(const struct store_file *file);
 
 /* 0 with the block's sums, or -ENOENT. */
 int store_lookup(struct store_file *file, uint64_t block, uint64_t *sums, uint32_t units);
+/* The same for a block whose eviction came to nothing, from inside ops->evict and evicted(). */
+int store_lookup_kept(struct store_file *file, uint64_t block, uint64_t *sums, uint32_t units);
 /* As object_map(). */
 int store_map(struct store_file *file, uint64_t first, uint64_t count, uint64_t *bitmap,
 	      uint64_t *sums, size_t *ret_sums);
@@ -89,7 +91,7 @@ struct store_record {
 	uint64_t block, len;
 	const uint64_t *sums; /* alive until done() */
 	uint32_t units;
-	bool fresh; /* the store's */
+	bool fresh; /* the store's: it was not recorded before */
 	/* On the store's thread, no lock held. 0: durable and recorded. */
 	void (*done)(struct store_record *record, int error);
 };

@@ -97,8 +97,8 @@ static u64 copy_to_seg(const struct wfs_memory *buffers, u64 buf, struct wfs_seg
  * @ses: the helper's session
  * @cmd: a checked WFS_CMD_DELIVER
  *
- * Context: the helper's process; does not sleep. Return: 0, -ENOENT if nobody waits,
- * -EINVAL.
+ * Context: the helper's process; does not sleep. Return: bytes that somebody waited for,
+ * -ENOENT if the request has ended, -EINVAL.
  */
 int wfs_deliver(struct wfs_session *ses, const struct wfs_cmd *cmd)
 {
@@ -134,6 +134,7 @@ int wfs_deliver(struct wfs_session *ses, const struct wfs_cmd *cmd)
 	if (!copied)
 		wfs_count(node->wsb, WFS_STAT_DELIVER_UNUSED, cmd->len);
 	trace_wfs_deliver(req->id, node->id, req->block, unit, units, copied);
+	err = copied;
 put:
 	wfs_req_put(req);
 	return err;

@@ -9,7 +9,8 @@
  *
  * Change log
  *   2026-11-30  protocol 1
- *   2026-11-30  counters from WFS_STAT_SERVED_PAGES_READS on
+ *   2026-11-30  counters from WFS_STAT_SERVED_PAGES_READS on; WFS_CMD_DELIVER returns
+ *		 the bytes that were waited for
  */
 #ifndef _UAPI_WFS_H
 #define _UAPI_WFS_H
@@ -368,7 +369,8 @@ struct wfs_map_reply {
  * @WFS_CMD_DELIVER: bytes of the block of FILL request @id: @offset is in bytes from
  *	the start of the block and a multiple of the unit, [@buf, @buf + @len) holds
  *	them; @len is a multiple of the unit, or ends at the end of the file.
- *	Repeats are ignored. ENOENT as with COMMIT.
+ *	Repeats are ignored. Returns the bytes that somebody waited for, which tells
+ *	what blocks are too large for their readers. ENOENT as with COMMIT.
  * @WFS_CMD_STORED: block @block of @node is durable in the cache file; the payload
  *	is its sums, one __u64 per unit. ENOENT if the node is forgotten; EBUSY if the
  *	block is in no state to be stored.
