@@ -25,15 +25,25 @@ void client_set_socket(const char *path)
 	client_socket = path;
 }
 
+static const char *client_path(void)
+{
+	const char *path = client_socket ? client_socket : getenv("WFS_SOCKET");
+
+	return path && *path ? path : CONFIG_SOCKET;
+}
+
+bool client_may_ask(void)
+{
+	return !access(client_path(), W_OK);
+}
+
 int client_open(struct client **ret)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	const char *path = client_socket ? client_socket : getenv("WFS_SOCKET");
+	const char *path = client_path();
 	struct client *client;
 	int fd;
 
-	if (!path || !*path)
-		path = CONFIG_SOCKET;
 	if (strlen(path) >= sizeof(address.sun_path))
 		return failed("the path of the control socket is too long: %s", path);
 	memcpy(address.sun_path, path, strlen(path) + 1);

@@ -45,8 +45,8 @@ static json_t *stat_usage(const struct wfs_file_info *info, const struct control
 	json_t *request, *result = NULL;
 	json_int_t beyond;
 
-	/* Without a daemon there is nobody to ask. */
-	if (!stats->helper)
+	/* The rest is known to anybody, with a daemon or without. */
+	if (!stats->helper || !client_may_ask())
 		return NULL;
 	request = json_pack("{s:s, s:I, s:s, s:I, s:I}", "command", "stat", "mount",
 			    (json_int_t)info->mount, "path", (const char *)info->path, "block",

@@ -53,6 +53,8 @@ const char *human_bytes(uint64_t bytes, char *text, size_t size);
 struct client;
 /* 0, or WFS_EXIT_NO_DAEMON or WFS_EXIT_FAILED with a sentence printed. */
 int client_open(struct client **ret);
+/* Is there a socket, and may the caller use it? Prints nothing. */
+bool client_may_ask(void);
 void client_close(struct client *client);
 /*
  * Sends a request (takes the reference) and calls line() for what comes before the
