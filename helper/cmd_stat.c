@@ -184,7 +184,8 @@ static void stat_origins(const json_t *counters)
 	double bytes = stat_number(counters, "origin_bytes");
 	char text[32];
 
-	printf("%-10s %s in %.0f reads", "origins", human_bytes((uint64_t)bytes, text, sizeof(text)),
+	printf("%-10s %s in %.0f reads", "origins",
+	       human_bytes((uint64_t)bytes, text, sizeof(text)),
 	       stat_number(counters, "origin_fetches"));
 	if (bytes > 0)
 		printf(", %.1f %% beyond what was asked",
@@ -201,7 +202,8 @@ static void stat_endpoints(const json_t *origin)
 	json_array_foreach(json_object_get(origin, "endpoints"), i, endpoint)
 		printf("%-10s %s: answers in %.1f ms, round trip %.2f ms, %.0f retransmits, %.0f of %.0f requests failed\n",
 		       "endpoint", json_string_value(json_object_get(endpoint, "endpoint")),
-		       1e3 * stat_number(endpoint, "latency"), 1e3 * stat_number(endpoint, "tcp_rtt"),
+		       1e3 * stat_number(endpoint, "latency"),
+		       1e3 * stat_number(endpoint, "tcp_rtt"),
 		       stat_number(endpoint, "tcp_retransmits"), stat_number(endpoint, "errors"),
 		       stat_number(endpoint, "requests"));
 }
@@ -220,7 +222,8 @@ static void stat_headlines(const json_t *result, const json_t *module)
 	stat_percent("requests", stat_number(ratios, "request_hit_ratio"), 1);
 	stat_percent("bytes", stat_number(ratios, "byte_hit_ratio"), 1);
 	if (json_is_object(module))
-		stat_percent("reads without the daemon", stat_number(ratios, "local_read_ratio"), 1);
+		stat_percent("reads without the daemon", stat_number(ratios, "local_read_ratio"),
+			     1);
 	putchar('\n');
 	stat_origins(counters);
 	printf("%-10s %s of %s", "cache", human_bytes((uint64_t)used, text, sizeof(text)),

@@ -22,10 +22,10 @@ struct endpoint {
 	_Atomic uint64_t requests, errors;
 	_Atomic uint64_t answers, latency_ns; /* from the request to the first byte of its answer */
 	_Atomic uint64_t connections;
-	_Atomic uint64_t rtts, rtt_us;	/* looks at a connection, and the sum of what it said */
-	_Atomic uint64_t last_rtt_us;	/* smoothed by TCP */
-	_Atomic uint64_t retransmits;	/* segments that were sent again from here */
-	_Atomic uint64_t out_of_order;	/* that came out of order: lost or overtaken on their way */
+	_Atomic uint64_t rtts, rtt_us; /* looks at a connection, and the sum of what it said */
+	_Atomic uint64_t last_rtt_us;  /* smoothed by TCP */
+	_Atomic uint64_t retransmits;  /* segments that were sent again from here */
+	_Atomic uint64_t out_of_order; /* that came out of order: lost or overtaken on their way */
 };
 
 /* Zero it first; entries live as long as the list. */

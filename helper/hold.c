@@ -232,9 +232,9 @@ static bool hold_concerns(const struct block *block, const struct core_below *wh
 	if (!what)
 		return true;
 	len = strlen(what->path);
-	return !strcmp(origin_identity(object->origin), what->identity) &&
-	       !strncmp(object->path, what->path, len) &&
-	       (!len || !object->path[len] || object->path[len] == '/');
+	return !strncmp(object->path, what->path, len) &&
+	       (!len || !object->path[len] || object->path[len] == '/') &&
+	       !strcmp(origin_identity(object->origin), what->identity);
 }
 
 /* Anything of it that was begun up to target and is not settled? */

@@ -64,7 +64,7 @@ struct http_call {
 	uint64_t begin_ns;
 	uint64_t asked_ns; /* when the request was sent; 0: its answer has begun */
 	uint64_t look_ns;  /* when TCP was asked last */
-	uint64_t last_ns; /* of the last byte; 0: not connected */
+	uint64_t last_ns;  /* of the last byte; 0: not connected */
 	struct loop_timer stall, report;
 	bool reporting, cancelled;
 };

@@ -166,8 +166,8 @@ static void metrics_endpoints_of(void *arg, struct origin *origin)
 	origin_endpoints(origin, metrics_endpoint_add, arg);
 }
 
-static void metrics_endpoint_value(FILE *out, const char *metric, const char *endpoint,
-				   int digits, double value)
+static void metrics_endpoint_value(FILE *out, const char *metric, const char *endpoint, int digits,
+				   double value)
 {
 	fprintf(out, "wfs_endpoint_%s{endpoint=\"", metric);
 	metrics_label(out, endpoint);
@@ -228,8 +228,7 @@ static void metrics_endpoints(FILE *out, struct core *core)
 	for (size_t i = 0; i < endpoints.count; i++) {
 		const struct metrics_endpoint *e = &endpoints.all[i];
 
-		metrics_endpoint_value(out, "tcp_rtt_seconds_sum", e->name, 6,
-				       e->sum.rtt_seconds);
+		metrics_endpoint_value(out, "tcp_rtt_seconds_sum", e->name, 6, e->sum.rtt_seconds);
 		metrics_endpoint_value(out, "tcp_rtt_seconds_count", e->name, 0,
 				       (double)e->sum.rtts);
 		free(e->name);

@@ -36,8 +36,8 @@ void ratios_now(const struct control_stats *module, struct ratios *ret)
 		ret->byte_hit = ratio((double)local_bytes + (double)asked_bytes * ret->byte_hit,
 				      (double)(local_bytes + asked_bytes));
 	ret->local = ratio((double)local, (double)(local + asked));
-	ret->page_cache = ratio((double)k[WFS_STAT_SERVED_PAGES_BYTES],
-				(double)k[WFS_STAT_READ_BYTES]);
+	ret->page_cache =
+		ratio((double)k[WFS_STAT_SERVED_PAGES_BYTES], (double)k[WFS_STAT_READ_BYTES]);
 }
 
 bool ratios_nth(const struct ratios *ratios, unsigned int i, const char **ret_name,
@@ -52,8 +52,8 @@ bool ratios_nth(const struct ratios *ratios, unsigned int i, const char **ret_na
 		{ "byte_hit_ratio", "Bytes that came from no origin, of all", ratios->byte_hit },
 		{ "local_read_ratio",
 		  "Reads and faults that the daemon brought nothing for, of all", ratios->local },
-		{ "page_cache_byte_ratio", "Bytes given by read that were in memory and read before",
-		  ratios->page_cache },
+		{ "page_cache_byte_ratio",
+		  "Bytes given by read that were in memory and read before", ratios->page_cache },
 	};
 
 	if (i >= ARRAY_SIZE(all))

@@ -54,16 +54,16 @@ static json_t *report_waits(void)
 
 static void report_endpoint(void *arg, const char *name, const struct endpoint_counters *c)
 {
-	json_array_append_new(
-		arg, json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I}", "endpoint", name,
-			       "requests", (json_int_t)c->requests, "errors",
-			       (json_int_t)c->errors, "connections", (json_int_t)c->connections,
-			       "latency",
-			       c->answers ? c->latency_seconds / (double)c->answers : 0.0,
-			       "tcp_rtt", c->rtts ? c->rtt_seconds / (double)c->rtts : 0.0,
-			       "tcp_rtt_last", c->last_rtt_seconds, "tcp_retransmits",
-			       (json_int_t)c->retransmits, "tcp_out_of_order",
-			       (json_int_t)c->out_of_order));
+	json_array_append_new(arg,
+			      json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I}", "endpoint",
+					name, "requests", (json_int_t)c->requests, "errors",
+					(json_int_t)c->errors, "connections",
+					(json_int_t)c->connections, "latency",
+					c->answers ? c->latency_seconds / (double)c->answers : 0.0,
+					"tcp_rtt", c->rtts ? c->rtt_seconds / (double)c->rtts : 0.0,
+					"tcp_rtt_last", c->last_rtt_seconds, "tcp_retransmits",
+					(json_int_t)c->retransmits, "tcp_out_of_order",
+					(json_int_t)c->out_of_order));
 }
 
 static void report_origin(void *arg, struct origin *origin)
@@ -164,12 +164,12 @@ json_t *report_usage(struct core *core, struct origin *origin, const char *path,
 		return json_object();
 	buckets = json_array();
 	for (unsigned int i = 0; i < USAGE_BUCKETS; i++)
-		json_array_append_new(buckets, json_pack("{s:f, s:I}", "upto", 1.0 / (1u << i),
-							 "blocks",
-							 (json_int_t)usage.bucket[i].blocks));
+		json_array_append_new(buckets,
+				      json_pack("{s:f, s:I}", "upto", 1.0 / (1u << i), "blocks",
+						(json_int_t)usage.bucket[i].blocks));
 	report = json_pack("{s:I, s:I, s:I, s:o}", "blocks", (json_int_t)usage.blocks, "fetched",
-			   (json_int_t)usage.fetched, "asked", (json_int_t)usage.asked,
-			   "histogram", buckets);
+			   (json_int_t)usage.fetched, "asked", (json_int_t)usage.asked, "histogram",
+			   buckets);
 	hint = usage_hint(&usage, shift);
 	if (hint)
 		json_object_set_new(report, "hint_block_size", json_integer(hint));

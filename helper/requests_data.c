@@ -211,7 +211,7 @@ struct fill {
 	atomic_uint pending;
 	_Atomic int error;
 	_Atomic uint64_t used; /* bytes that somebody in the kernel waited for */
-	atomic_bool unwanted; /* the kernel said so: no more delivers */
+	atomic_bool unwanted;  /* the kernel said so: no more delivers */
 };
 
 struct deliver {

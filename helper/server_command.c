@@ -36,8 +36,8 @@ static void command_find_mount(void *arg, const struct kernel_mount *mount)
 }
 
 /* The origin of "mount", or of "source" with "options". A reference, or -errno and a sentence. */
-static int command_origin(struct connection *connection, const json_t *request,
-			  struct origin **ret, char *msg, size_t msg_size)
+static int command_origin(struct connection *connection, const json_t *request, struct origin **ret,
+			  char *msg, size_t msg_size)
 {
 	struct server *server = connection->server;
 	json_int_t id = json_integer_value(json_object_get(request, "mount"));

@@ -39,8 +39,8 @@ uint32_t usage_hint(const struct usage *usage, uint32_t block_shift)
 	uint64_t before = usage->fetched;
 	unsigned int halvings = 0;
 
-	if (usage->blocks < USAGE_ENOUGH ||
-	    usage->fetched - usage->asked < (uint64_t)USAGE_ENOUGH << block_shift)
+	if (usage->blocks < USAGE_ENOUGH || usage->fetched - usage->asked < (uint64_t)USAGE_ENOUGH
+										    << block_shift)
 		return 0;
 	while (block_shift - halvings > 16) {
 		uint64_t after = usage_fetched(usage, halvings + 1);

@@ -78,6 +78,19 @@ static struct wfs_sb *named_mount(struct genl_info *info, int *ret_err)
 	return wsb;
 }
 
+static u64 locked_bytes(void)
+{
+	struct wfs_sb *wsb;
+	u64 bytes = 0, id = 0;
+
+	while ((wsb = wfs_sb_next(id))) {
+		bytes += atomic64_read(&wsb->locked);
+		id = wsb->id;
+		wfs_sb_put(wsb);
+	}
+	return bytes;
+}
+
 static int do_stats(struct sk_buff *in, struct genl_info *info)
 {
 	u64 stats[WFS_STAT_MAX], gen;
@@ -91,10 +104,9 @@ static int do_stats(struct sk_buff *in, struct genl_info *info)
 	if (err)
 		return err;
 	wfs_stats_sum(wsb ? wsb->stats : wfs_stats, stats);
-	if (wsb) {
-		stats[WFS_STAT_LOCKED_BYTES] = atomic64_read(&wsb->locked);
+	stats[WFS_STAT_LOCKED_BYTES] = wsb ? atomic64_read(&wsb->locked) : locked_bytes();
+	if (wsb)
 		wfs_sb_put(wsb);
-	}
 	pid = wfs_session_pid(&gen);
 	skb = genlmsg_new(NLMSG_DEFAULT_SIZE, GFP_KERNEL);
 	if (!skb)

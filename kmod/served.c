@@ -55,7 +55,8 @@ static void collect(struct address_space *mapping, loff_t pos, loff_t end,
 	struct folio *folio;
 
 	rcu_read_lock();
-	xas_for_each(&xas, folio, (end - 1) >> PAGE_SHIFT) {
+	xas_for_each(&xas, folio, (end - 1) >> PAGE_SHIFT)
+	{
 		if (xas_retry(&xas, folio) || xa_is_value(folio))
 			continue;
 		/* Only a look, without a reference: most have no mark and are left alone. */

@@ -377,7 +377,8 @@ static void test_no_duplicates(void **state)
 	refuser.object = object;
 	assert_int_equal(object_watch(object, &refuser.watch), 0);
 	fetches = counter_get(origin_fetches);
-	assert_int_equal(store_evict(core_store(rig.core), origin_identity(origin), "", &gone, &busy),
+	assert_int_equal(store_evict(core_store(rig.core), origin_identity(origin), "", &gone,
+				     &busy),
 			 0);
 	assert_int_equal(gone, 0);
 	assert_int_equal(busy, 3);
