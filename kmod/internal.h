@@ -408,6 +408,7 @@ enum wfs_req_state {
  * @link: in wfs_chan.front or .pending, or in the node's list of held requests
  * @session: generation that it was sent to
  * @deadline: jiffies, 0: none
+ * @answer_s: deadline in seconds from when a helper gets it, 0: @deadline is as submitted
  * @released: to be sent at once although submitted as held
  * @kill: ended with this while a reply was being taken
  * @born: when it was submitted, for tracing
@@ -428,6 +429,7 @@ struct wfs_req {
 	u64 id;
 	u64 session;
 	unsigned long deadline;
+	u32 answer_s;
 	ktime_t born;
 	bool released;
 	int kill;
@@ -446,8 +448,11 @@ void wfs_req_init(struct wfs_req *req, const struct wfs_req_ops *ops, u32 opcode
 		  struct wfs_sb *wsb, struct wfs_node *node);
 struct wfs_req *wfs_req_get(struct wfs_req *req);
 void wfs_req_put(struct wfs_req *req);
-/* As wfs_req_submit(), to be sent before all others. */
-void wfs_req_submit_front(struct wfs_req *req, u32 timeout_s);
+/*
+ * As wfs_req_submit(), to be sent before all others. The time begins when a helper gets it:
+ * one that takes over may have to wait for the other first.
+ */
+void wfs_req_submit_front(struct wfs_req *req, u32 answer_s);
 /* Queues a request with its deadline in seconds (0: none). Its end is sure to come. */
 void wfs_req_submit(struct wfs_req *req, u32 timeout_s);
 /* As wfs_req_submit(), but sent only after wfs_req_release(). */

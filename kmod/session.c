@@ -19,7 +19,7 @@
 /* Beginnings and ends are one at a time: a new session sees all that the old left. */
 static DEFINE_MUTEX(session_mutex);
 
-/* How long a helper may take to remember a mount, in seconds. */
+/* How long a helper may take to remember a mount that it was told of, in seconds. */
 #define RESUME_TIMEOUT_S 30
 
 struct wfs_session *wfs_session_get(struct wfs_session *ses)

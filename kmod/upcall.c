@@ -183,9 +183,10 @@ void wfs_req_submit_held(struct wfs_req *req, u32 timeout_s)
 	submit(req, timeout_s, SUBMIT_HELD);
 }
 
-void wfs_req_submit_front(struct wfs_req *req, u32 timeout_s)
+void wfs_req_submit_front(struct wfs_req *req, u32 answer_s)
 {
-	submit(req, timeout_s, SUBMIT_FRONT);
+	req->answer_s = answer_s;
+	submit(req, 0, SUBMIT_FRONT);
 }
 
 /* A request that is, or is about to be, submitted as held may be sent now. */
@@ -485,6 +486,7 @@ static struct wfs_req *next_req(struct wfs_session *ses)
  */
 unsigned int wfs_take_requests(struct wfs_session *ses, void *to, size_t room, unsigned int max)
 {
+	bool timed = false;
 	unsigned int n = 0;
 	struct wfs_req *req;
 
@@ -497,6 +499,10 @@ unsigned int wfs_take_requests(struct wfs_session *ses, void *to, size_t room, u
 		list_del_init(&req->link);
 		req->state = WFS_REQ_SENT;
 		req->session = ses->gen;
+		if (req->answer_s) {
+			req->deadline = (jiffies + (unsigned long)req->answer_s * HZ) ?: 1;
+			timed = true;
+		}
 		if (req->opcode == WFS_REQ_OPEN && !req->node->told) {
 			req->node->told = true;
 			list_add_tail(&req->node->link, &wfs_chan.told);
@@ -509,6 +515,8 @@ unsigned int wfs_take_requests(struct wfs_session *ses, void *to, size_t room, u
 		n++;
 	}
 	spin_unlock(&wfs_chan.lock);
+	if (timed)
+		queue_delayed_work(wfs_wq, &wfs_chan.deadlines, SCAN_INTERVAL);
 	return n;
 }
 
