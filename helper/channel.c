@@ -98,27 +98,21 @@ static void session_over(struct channel *channel)
 
 /* Commands. */
 
-static void cmd_done(struct loop_op *op, int res, uint32_t flags)
+static void cmd_done(struct loop_op *op, int res)
 {
 	struct channel_cmd *cmd = container_of(op, struct channel_cmd, op);
 
-	(void)flags;
 	cmd->channel->under_way--;
 	cmd->done(cmd, res);
 }
 
 static void cmd_queue(struct channel *channel, struct channel_cmd *cmd)
 {
-	struct io_uring_sqe *sqe;
-
 	cmd->channel = channel;
 	cmd->op.done = cmd_done;
-	sqe = loop_sqe(channel->loop, &cmd->op);
-	sqe->opcode = IORING_OP_URING_CMD;
-	sqe->fd = channel->fd;
-	sqe->cmd_op = cmd->cmd.op;
-	memcpy(sqe->cmd, &cmd->cmd, sizeof(cmd->cmd));
 	channel->under_way++;
+	loop_command(channel->loop, &cmd->op, channel->fd, cmd->cmd.op, &cmd->cmd,
+		     sizeof(cmd->cmd));
 }
 
 int channel_call(struct session *session, const struct wfs_cmd *cmd)

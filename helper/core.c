@@ -20,7 +20,7 @@
 #include "log.h"
 
 #define CORE_REPLIES	  64
-#define CORE_RING_ENTRIES 256
+#define CORE_LOOP_ENTRIES 256
 /* How long core_stop() waits for writes that have begun. */
 #define CORE_STOP_S 10
 
@@ -142,6 +142,7 @@ int core_create(const struct config *config, struct core **ret, char *msg, size_
 	struct core *core = calloc(1, sizeof(*core));
 	struct store_ops ops = { core_evict, core_evicted, core_space, core };
 	pthread_condattr_t attr;
+	const char *how;
 	int err;
 
 	if (!core)
@@ -157,6 +158,8 @@ int core_create(const struct config *config, struct core **ret, char *msg, size_
 	core->workers = calloc(config->workers, sizeof(*core->workers));
 	core->objects = calloc(OBJECT_BUCKETS, sizeof(struct object *));
 	err = core->workers && core->objects ? 0 : -ENOMEM;
+	loop_kind(&how);
+	log_info("sockets and files are served by %s", how);
 	for (unsigned int i = 0; !err && i < core->worker_count; i++) {
 		struct worker *worker = &core->workers[i];
 
@@ -165,9 +168,10 @@ int core_create(const struct config *config, struct core **ret, char *msg, size_
 		worker->task.run = core_task;
 		worker->starved.expired = core_starved;
 		worker->pending_end = &worker->pending;
-		err = loop_create(&worker->loop, CORE_RING_ENTRIES);
+		err = loop_create(&worker->loop, CORE_LOOP_ENTRIES);
 		if (err)
-			snprintf(msg, msg_size, "cannot make an io_uring ring: %s", strerror(-err));
+			snprintf(msg, msg_size, "cannot make the event loop of a worker (%s): %s", how,
+				 strerror(-err));
 		else
 			/* The scheduler counts reads itself; names must not wait for them. */
 			loop_curl_limit(worker->loop, 2 * (long)config->connections_per_host + 8);
@@ -182,7 +186,7 @@ int core_create(const struct config *config, struct core **ret, char *msg, size_
 	if (!err && config->dir_count)
 		err = store_create(config, &ops, &core->store, msg, msg_size);
 	for (unsigned int i = 0; !err && core->store && i < core->worker_count; i++)
-		err = store_register(core->store, loop_ring(core->workers[i].loop));
+		err = store_register(core->store, core->workers[i].loop);
 	if (err) {
 		core_destroy(core);
 		return err;

@@ -63,13 +63,16 @@ static int hello(struct kernel *kernel, char *msg, size_t msg_size)
 
 	if (!transport || !*transport)
 		transport = kernel->settings.transport;
-	if (transport && !strcmp(transport, "ioctl")) {
-		session->ioctl = true;
-		hello.features &= ~WFS_FEATURE_IOURING;
-	} else if (transport && strcmp(transport, "io_uring")) {
+	if (transport && strcmp(transport, "ioctl") && strcmp(transport, "io_uring")) {
 		snprintf(msg, msg_size, "transport \"%s\" is neither \"io_uring\" nor \"ioctl\"",
 			 transport);
 		return -EINVAL;
+	}
+	/* Commands travel on the workers' rings: without those, by ioctl. */
+	if ((transport && !strcmp(transport, "ioctl")) ||
+	    !loop_commands(core_loop(kernel->core, 0))) {
+		session->ioctl = true;
+		hello.features &= ~WFS_FEATURE_IOURING;
 	}
 	if (ioctl(session->fd, WFS_IOC_HELLO, &hello)) {
 		r = -errno;

@@ -1,53 +1,27 @@
 // SPDX-License-Identifier: MIT
 /*
- * loop: the ring, timers, posted tasks. libcurl's part is in loop_curl.c.
+ * loop: what both kinds have in common: timers, posted tasks, the order of a turn.
+ * libcurl's part is in loop_curl.c.
  */
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "container.h"
-#include "loop_curl.h"
-
-/* Completions handled before timers and the submission queue get their turn. */
-#define BATCH 64
-
-struct completion {
-	struct loop_op *op;
-	int res;
-	uint32_t flags;
-};
-
-struct loop {
-	struct io_uring ring;
-	struct loop_curl *curl;
-
-	/* Sorted by at_ns, both ends in the head. */
-	struct loop_timer timers;
-
-	int event_fd;
-	struct loop_op event_op;
-	bool event_armed;
-	bool closing; /* loop_destroy(): nothing is armed again */
-
-	pthread_mutex_t lock; /* tasks */
-	struct loop_task *tasks, **tasks_end;
-	bool stop; /* atomic */
-
-	/* Taken off the ring while its queues were full, not yet handed on. */
-	struct completion *backlog;
-	size_t backlog_count, backlog_size;
-};
+#include "loop_impl.h"
 
 static _Thread_local struct loop *self;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static CURLcode once_result;
+
+static pthread_once_t chosen = PTHREAD_ONCE_INIT;
+static enum loop_kind choice;
+static char choice_why[160];
 
 static void global_init(void)
 {
@@ -57,6 +31,40 @@ static void global_init(void)
 	/* A peer that closes early is an error of one transfer, not a signal. */
 	if (!sigaction(SIGPIPE, NULL, &old) && old.sa_handler == SIG_DFL)
 		signal(SIGPIPE, SIG_IGN);
+}
+
+static void choose(void)
+{
+	const char *forced = getenv("WFS_TRANSPORT");
+	int err;
+
+	if (forced && !strcmp(forced, "ioctl")) {
+		choice = LOOP_EPOLL;
+		snprintf(choice_why, sizeof(choice_why),
+			 "epoll and threads, as WFS_TRANSPORT says");
+		return;
+	}
+	choice = LOOP_URING;
+	if (forced && !strcmp(forced, "io_uring")) {
+		snprintf(choice_why, sizeof(choice_why), "io_uring, as WFS_TRANSPORT says");
+		return;
+	}
+	err = loop_uring_probe();
+	if (!err) {
+		snprintf(choice_why, sizeof(choice_why), "io_uring");
+		return;
+	}
+	choice = LOOP_EPOLL;
+	snprintf(choice_why, sizeof(choice_why),
+		 "epoll and threads: the kernel gives no io_uring ring (%s%s)", strerror(-err),
+		 err == -EPERM ? "; kernel.io_uring_disabled or seccomp" : "");
+}
+
+enum loop_kind loop_kind(const char **ret_why)
+{
+	pthread_once(&chosen, choose);
+	*ret_why = choice_why;
+	return choice;
 }
 
 uint64_t loop_now_ns(void)
@@ -72,47 +80,80 @@ struct loop *loop_self(void)
 	return self;
 }
 
-struct io_uring *loop_ring(struct loop *loop)
-{
-	return &loop->ring;
-}
-
 struct loop_curl *loop_curl(struct loop *loop)
 {
 	return loop->curl;
 }
 
-/*
- * The newest set of flags that this kernel takes. Without 128 byte entries the
- * ring still serves everything but commands on the device.
- */
-static int ring_create(struct io_uring *ring, unsigned int entries)
+/* Operations. */
+
+void loop_read(struct loop *loop, struct loop_op *op, int fd, void *bytes, unsigned int len,
+	       uint64_t offset)
 {
-	static const unsigned int sets[] = {
-		IORING_SETUP_SQE128 | IORING_SETUP_COOP_TASKRUN,
-		IORING_SETUP_SQE128,
-		0,
-	};
-	int err = -EINVAL;
-
-	for (size_t i = 0; i < sizeof(sets) / sizeof(sets[0]); i++) {
-		struct io_uring_params params = {
-			.flags = sets[i] | IORING_SETUP_CQSIZE | IORING_SETUP_CLAMP,
-			.cq_entries = entries * 4,
-		};
-
-		err = io_uring_queue_init_params(entries, ring, &params);
-		if (err != -EINVAL)
-			break;
-	}
-	return err;
+	op->fd = fd;
+	op->bytes = bytes;
+	op->len = len;
+	op->offset = offset;
+	op->write = false;
+	loop->backend->read(loop, op);
 }
+
+void loop_write(struct loop *loop, struct loop_op *op, int fd, const void *bytes, unsigned int len,
+		uint64_t offset)
+{
+	op->fd = fd;
+	op->bytes = (void *)(uintptr_t)bytes;
+	op->len = len;
+	op->offset = offset;
+	op->write = true;
+	loop->backend->write(loop, op);
+}
+
+void loop_poll(struct loop *loop, struct loop_op *op, int fd, unsigned int events)
+{
+	op->fd = fd;
+	loop->backend->poll(loop, op, events);
+}
+
+bool loop_commands(const struct loop *loop)
+{
+	return loop->commands;
+}
+
+static void unsupported(struct loop_task *task)
+{
+	struct loop_op *op = container_of(task, struct loop_op, task);
+
+	op->done(op, -EOPNOTSUPP);
+}
+
+void loop_command(struct loop *loop, struct loop_op *op, int fd, uint32_t code, const void *command,
+		  size_t len)
+{
+	op->fd = fd;
+	if (loop->commands) {
+		loop->backend->command(loop, op, code, command, len);
+		return;
+	}
+	op->task.run = unsupported;
+	loop_post(loop, &op->task);
+}
+
+void loop_cancel(struct loop *loop, struct loop_op *op)
+{
+	loop->backend->cancel(loop, op);
+}
+
+int loop_keep_files(struct loop *loop, const int *fds, unsigned int count)
+{
+	return loop->backend->keep_files(loop, fds, count);
+}
+
+/* Tasks of other threads. */
 
 static void event_arm(struct loop *loop)
 {
-	struct io_uring_sqe *sqe = loop_sqe(loop, &loop->event_op);
-
-	io_uring_prep_poll_add(sqe, loop->event_fd, POLLIN);
+	loop_poll(loop, &loop->event_op, loop->event_fd, POLLIN);
 	loop->event_armed = true;
 }
 
@@ -133,13 +174,12 @@ static void run_tasks(struct loop *loop)
 	}
 }
 
-static void event_done(struct loop_op *op, int res, uint32_t flags)
+static void event_done(struct loop_op *op, int res)
 {
 	struct loop *loop = container_of(op, struct loop, event_op);
 	uint64_t count;
 
 	(void)res;
-	(void)flags;
 	loop->event_armed = false;
 	if (loop->closing)
 		return;
@@ -180,53 +220,7 @@ void loop_stop(struct loop *loop)
 	event_ring(loop);
 }
 
-/* Makes room on the ring while no completion may be handed on. */
-static void reap_aside(struct loop *loop)
-{
-	struct io_uring_cqe *cqe;
-
-	while (!io_uring_peek_cqe(&loop->ring, &cqe)) {
-		if (loop->backlog_count == loop->backlog_size) {
-			size_t size = loop->backlog_size ? loop->backlog_size * 2 : 256;
-			struct completion *grown;
-
-			grown = reallocarray(loop->backlog, size, sizeof(*grown));
-			if (!grown)
-				return;
-			loop->backlog = grown;
-			loop->backlog_size = size;
-		}
-		loop->backlog[loop->backlog_count++] = (struct completion){
-			.op = io_uring_cqe_get_data(cqe),
-			.res = cqe->res,
-			.flags = cqe->flags,
-		};
-		io_uring_cqe_seen(&loop->ring, cqe);
-	}
-}
-
-struct io_uring_sqe *loop_sqe(struct loop *loop, struct loop_op *op)
-{
-	struct io_uring_sqe *sqe;
-	size_t size = sizeof(*sqe);
-
-	while (!(sqe = io_uring_get_sqe(&loop->ring))) {
-		if (io_uring_submit(&loop->ring) < 0)
-			reap_aside(loop);
-	}
-	if (loop->ring.flags & IORING_SETUP_SQE128)
-		size *= 2;
-	memset(sqe, 0, size);
-	io_uring_sqe_set_data(sqe, op);
-	return sqe;
-}
-
-void loop_cancel(struct loop *loop, struct loop_op *op)
-{
-	struct io_uring_sqe *sqe = loop_sqe(loop, NULL);
-
-	io_uring_prep_cancel(sqe, op, 0);
-}
+/* Timers. */
 
 void loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t ms)
 {
@@ -270,77 +264,23 @@ static void run_timers(struct loop *loop)
 	}
 }
 
-static void hand_on(struct loop_op *op, int res, uint32_t flags)
-{
-	if (op)
-		op->done(op, res, flags);
-}
-
-static void run_completions(struct loop *loop)
-{
-	struct completion batch[BATCH];
-	struct io_uring_cqe *cqe;
-	unsigned int count = 0;
-
-	/* Oldest first: what was put aside came before what is on the ring. */
-	while (loop->backlog_count) {
-		struct completion *list = loop->backlog;
-		size_t n = loop->backlog_count;
-
-		loop->backlog = NULL;
-		loop->backlog_count = 0;
-		loop->backlog_size = 0;
-		for (size_t i = 0; i < n; i++)
-			hand_on(list[i].op, list[i].res, list[i].flags);
-		free(list);
-	}
-
-	while (count < BATCH && !io_uring_peek_cqe(&loop->ring, &cqe)) {
-		batch[count++] = (struct completion){
-			.op = io_uring_cqe_get_data(cqe),
-			.res = cqe->res,
-			.flags = cqe->flags,
-		};
-		io_uring_cqe_seen(&loop->ring, cqe);
-	}
-	for (unsigned int i = 0; i < count; i++)
-		hand_on(batch[i].op, batch[i].res, batch[i].flags);
-}
-
-/* Submits what was prepared and sleeps until a completion or the next timer. */
-static int wait_some(struct loop *loop)
-{
-	struct loop_timer *timer = loop->timers.next;
-	struct __kernel_timespec ts, *wait = NULL;
-	struct io_uring_cqe *cqe;
-	uint64_t now, left = 0;
-	int err;
-
-	if (loop->backlog_count || io_uring_cq_ready(&loop->ring)) {
-		err = io_uring_submit(&loop->ring);
-	} else {
-		if (timer != &loop->timers) {
-			now = loop_now_ns();
-			if (timer->at_ns > now)
-				left = timer->at_ns - now;
-			ts.tv_sec = (long long)(left / 1000000000u);
-			ts.tv_nsec = (long long)(left % 1000000000u);
-			wait = &ts;
-		}
-		err = io_uring_submit_and_wait_timeout(&loop->ring, &cqe, 1, wait, NULL);
-	}
-	if (err == -ETIME || err == -EINTR || err == -EAGAIN || err == -EBUSY)
-		return 0;
-	return err < 0 ? err : 0;
-}
+/* Running. */
 
 static int turn(struct loop *loop)
 {
-	int err = wait_some(loop);
+	struct loop_timer *timer = loop->timers.next;
+	int64_t ns = -1;
+	int err;
 
+	if (timer != &loop->timers) {
+		uint64_t now = loop_now_ns();
+
+		ns = timer->at_ns > now ? (int64_t)(timer->at_ns - now) : 0;
+	}
+	err = loop->backend->wait(loop, ns);
 	if (err)
 		return err;
-	run_completions(loop);
+	loop->backend->dispatch(loop);
 	/* A call that nobody ended is left alone: whoever waits for it has gone. */
 	if (!loop->closing)
 		run_timers(loop);
@@ -359,44 +299,44 @@ int loop_run(struct loop *loop)
 	return err;
 }
 
-int loop_create(struct loop **ret, unsigned int entries)
+int loop_create_kind(struct loop **ret, unsigned int entries, enum loop_kind kind)
 {
+	const struct loop_backend *backend = kind == LOOP_URING ? &loop_uring : &loop_epoll;
 	struct loop *loop;
 	int err;
 
 	pthread_once(&once, global_init);
 	if (once_result != CURLE_OK)
 		return -ENOMEM;
-	loop = calloc(1, sizeof(*loop));
-	if (!loop)
-		return -ENOMEM;
+	err = backend->create(&loop, entries);
+	if (err)
+		return err;
+	loop->backend = backend;
 	loop->timers.prev = &loop->timers;
 	loop->timers.next = &loop->timers;
 	loop->tasks_end = &loop->tasks;
 	loop->event_op.done = event_done;
 	pthread_mutex_init(&loop->lock, NULL);
 	loop->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	err = loop->event_fd < 0 ? -errno : 0;
-	if (err)
-		goto free_loop;
-	err = ring_create(&loop->ring, entries);
-	if (err)
-		goto close_event;
-	err = loop_curl_create(&loop->curl, loop);
-	if (err)
-		goto exit_ring;
+	err = loop->event_fd < 0 ? -errno : loop_curl_create(&loop->curl, loop);
+	if (err) {
+		backend->destroy(loop);
+		if (loop->event_fd >= 0)
+			close(loop->event_fd);
+		pthread_mutex_destroy(&loop->lock);
+		free(loop);
+		return err;
+	}
 	event_arm(loop);
 	*ret = loop;
 	return 0;
+}
 
-exit_ring:
-	io_uring_queue_exit(&loop->ring);
-close_event:
-	close(loop->event_fd);
-free_loop:
-	pthread_mutex_destroy(&loop->lock);
-	free(loop);
-	return err;
+int loop_create(struct loop **ret, unsigned int entries)
+{
+	const char *why;
+
+	return loop_create_kind(ret, entries, loop_kind(&why));
 }
 
 void loop_destroy(struct loop *loop)
@@ -412,10 +352,10 @@ void loop_destroy(struct loop *loop)
 		if (turn(loop))
 			break;
 	}
-	io_uring_queue_exit(&loop->ring);
 	loop_curl_destroy(loop->curl);
+	/* Its threads may still post. */
+	loop->backend->destroy(loop);
 	close(loop->event_fd);
 	pthread_mutex_destroy(&loop->lock);
-	free(loop->backlog);
 	free(loop);
 }

@@ -1,25 +1,42 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * loop: one worker's event loop, an io_uring ring that also drives libcurl.
+ * loop: one worker's event loop: files, sockets, timers, libcurl.
  *
  * A loop belongs to one thread. Everything here is called from that thread
  * unless it says "any thread". Completions, timers and posted tasks run from
  * loop_run(), one at a time, never from inside a call that starts them.
+ *
+ * There are two kinds: one on io_uring, and, where that is not to be had, one on
+ * epoll with a few threads that read and write files.
  */
 #ifndef WFS_LOOP_H
 #define WFS_LOOP_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <curl/curl.h>
-#include <liburing.h>
 
 struct loop;
 
-/* One submission. Owned by the caller, alive until done() is called. */
+/* Work handed over by another thread. Owned by the caller until run() is called. */
+struct loop_task {
+	void (*run)(struct loop_task *task);
+	struct loop_task *next;
+};
+
+/* Something under way. Owned by the caller, alive until done() is called. */
 struct loop_op {
-	/* res and flags as in the CQE. */
-	void (*done)(struct loop_op *op, int res, uint32_t flags);
+	/* res as the system call would have returned it, or -errno. */
+	void (*done)(struct loop_op *op, int res);
+	/* What follows is the loop's. */
+	struct loop_op *next;
+	struct loop_task task;
+	void *bytes;
+	uint64_t offset;
+	unsigned int len;
+	int fd, res;
+	bool write, armed;
 };
 
 /* A one-shot timer. Zero it before first use; owned by the caller. */
@@ -29,30 +46,53 @@ struct loop_timer {
 	struct loop_timer *prev, *next;
 };
 
-/* Work handed over by another thread. Owned by the caller until run() is called. */
-struct loop_task {
-	void (*run)(struct loop_task *task);
-	struct loop_task *next;
-};
+enum loop_kind { LOOP_URING, LOOP_EPOLL };
 
-/* @entries: submission queue entries (128 bytes each). */
+/*
+ * The kind that this process uses, found out at the first call: io_uring if the kernel
+ * lets it have a ring; WFS_TRANSPORT=ioctl and =io_uring in the environment force it.
+ * *ret_why is a sentence for the log. Any thread.
+ */
+enum loop_kind loop_kind(const char **ret_why);
+
+/* @entries: operations that can be prepared before the kernel must be told of them. */
 int loop_create(struct loop **ret, unsigned int entries);
+/* The same of a given kind, for tests. */
+int loop_create_kind(struct loop **ret, unsigned int entries, enum loop_kind kind);
 /* Frees the loop. No operation, timer or transfer may be under way. */
 void loop_destroy(struct loop *loop);
-/* Runs until loop_stop(). Returns 0 or -errno of the ring itself. */
+/* Runs until loop_stop(). Returns 0 or -errno of the ring or the epoll set itself. */
 int loop_run(struct loop *loop);
 /* Any thread. */
 void loop_stop(struct loop *loop);
 
 /*
- * A zeroed 128 byte SQE whose completion calls op->done. Never NULL: a full
- * queue is submitted first. What was prepared is submitted before the loop waits.
+ * Operations. op->done is set by the caller, op otherwise zeroed before its first use.
+ * They cannot fail to start: what goes wrong is told to done().
  */
-struct io_uring_sqe *loop_sqe(struct loop *loop, struct loop_op *op);
-/* Asks the kernel to cancel op; done() is still called, once. */
+
+/* Of regular files and block devices; at most INT_MAX bytes, may be short. */
+void loop_read(struct loop *loop, struct loop_op *op, int fd, void *bytes, unsigned int len,
+	       uint64_t offset);
+void loop_write(struct loop *loop, struct loop_op *op, int fd, const void *bytes, unsigned int len,
+		uint64_t offset);
+/* Once, for POLLIN, POLLOUT. res: what is there, as poll(2) says. One for a descriptor at a time. */
+void loop_poll(struct loop *loop, struct loop_op *op, int fd, unsigned int events);
+/*
+ * A command to a device, IORING_OP_URING_CMD: up to 80 bytes, copied. Where loop_commands()
+ * says false, it ends with -EOPNOTSUPP.
+ */
+void loop_command(struct loop *loop, struct loop_op *op, int fd, uint32_t code, const void *command,
+		  size_t len);
+bool loop_commands(const struct loop *loop);
+/* Asks for an operation under way to end early; done() is still called, once. */
 void loop_cancel(struct loop *loop, struct loop_op *op);
-/* The ring itself, for registrations. */
-struct io_uring *loop_ring(struct loop *loop);
+
+/*
+ * Ties open files to the loop, once in its life: they stay open, with the locks on them,
+ * until nothing that the loop has begun is under way, even where the process has died.
+ */
+int loop_keep_files(struct loop *loop, const int *fds, unsigned int count);
 
 void loop_timer_start(struct loop *loop, struct loop_timer *timer, uint64_t ms);
 void loop_timer_stop(struct loop *loop, struct loop_timer *timer);

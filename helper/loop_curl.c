@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 /*
  * loop_curl: libcurl says which sockets and which time-out it waits for; here
- * they become polls on the ring and a timer.
+ * they become polls of the loop and a timer.
  */
 #include <errno.h>
 #include <poll.h>
@@ -102,20 +102,17 @@ static int on_timer(CURLM *multi, long timeout_ms, void *arg)
 
 static void poll_arm(struct socket *s)
 {
-	struct io_uring_sqe *sqe = loop_sqe(s->lc->loop, &s->op);
-
-	io_uring_prep_poll_add(sqe, s->fd, s->wanted);
+	loop_poll(s->lc->loop, &s->op, s->fd, s->wanted);
 	s->armed = s->wanted;
 	s->lc->polls++;
 }
 
-static void poll_done(struct loop_op *op, int res, uint32_t flags)
+static void poll_done(struct loop_op *op, int res)
 {
 	struct socket *s = container_of(op, struct socket, op);
 	struct loop_curl *lc = s->lc;
 	int events = 0;
 
-	(void)flags;
 	s->armed = 0;
 	lc->polls--;
 	if (!s->gone && res != -ECANCELED) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* loop_curl: libcurl's multi handle, driven by the loop's ring and timers. For loop.c. */
+/* loop_curl: libcurl's multi handle, driven by the loop's polls and timers. For loop.c. */
 #ifndef WFS_LOOP_CURL_H
 #define WFS_LOOP_CURL_H
 

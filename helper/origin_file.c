@@ -5,7 +5,7 @@
  * The path of the source is taken as it is, without percent-decoding. Below it no
  * symlink is followed, each is shown as one; what is neither file, directory nor
  * symlink is not shown. Names are asked of the filesystem at once, on the loop's
- * thread; data is read through the ring.
+ * thread; data is read through the loop.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -61,7 +61,7 @@ struct file_op {
 	struct origin_get get;
 	int fd; /* -1: none */
 	struct loop_op read;
-	void *chunk; /* the ring may write here after a cancel, so never to get.dst */
+	void *chunk; /* the loop may write here after a cancel, so never to get.dst */
 	uint64_t bytes;
 	bool reading, cancelled, reporting;
 };
@@ -347,19 +347,17 @@ static bool same_version(const struct file_op *op)
 static void read_next(struct file_op *op)
 {
 	uint64_t left = op->get.len - op->bytes;
-	struct io_uring_sqe *sqe = loop_sqe(op->loop, &op->read);
 
-	io_uring_prep_read(sqe, op->fd, op->chunk,
-			   (unsigned int)(left < CHUNK_BYTES ? left : CHUNK_BYTES),
-			   op->get.offset + op->bytes);
 	op->reading = true;
+	loop_read(op->loop, &op->read, op->fd, op->chunk,
+		  (unsigned int)(left < CHUNK_BYTES ? left : CHUNK_BYTES),
+		  op->get.offset + op->bytes);
 }
 
-static void on_chunk(struct loop_op *read_op, int res, uint32_t flags)
+static void on_chunk(struct loop_op *read_op, int res)
 {
 	struct file_op *op = container_of(read_op, struct file_op, read);
 
-	(void)flags;
 	op->reading = false;
 	if (op->cancelled) {
 		op_free(op);
@@ -420,7 +418,7 @@ static int file_read(struct origin *origin, struct loop *loop, const struct orig
 		op_fail(op, op->fd);
 	else if (!same_version(op))
 		op_fail(op, -ESTALE);
-	/* The ring would take it for "do not wait" where a filesystem cannot promise that. */
+	/* io_uring would take it for "do not wait" where a filesystem cannot promise that. */
 	else if (fcntl(op->fd, F_SETFL, 0))
 		op_fail(op, -errno);
 	if (op->result.error)

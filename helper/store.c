@@ -6,7 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <liburing.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include <unistd.h>
 
 #include "counters.h"
+#include "loop.h"
 #include "store_impl.h"
 
 #define LOG_AREA "store"
@@ -338,7 +338,7 @@ void store_reload(struct store *store, const struct config *config)
 	store_hurry(store);
 }
 
-int store_register(struct store *store, struct io_uring *ring)
+int store_register(struct store *store, struct loop *loop)
 {
 	cleanup_free int *fds = calloc(store->dir_count, sizeof(*fds));
 
@@ -346,7 +346,7 @@ int store_register(struct store *store, struct io_uring *ring)
 		return -ENOMEM;
 	for (size_t i = 0; i < store->dir_count; i++)
 		fds[i] = store->dirs[i].lock_fd;
-	return io_uring_register_files(ring, fds, (unsigned int)store->dir_count);
+	return loop_keep_files(loop, fds, (unsigned int)store->dir_count);
 }
 
 int store_lookup(struct store_file *file, uint64_t block, uint64_t *sums, uint32_t units)

@@ -14,7 +14,6 @@
 #include <stdint.h>
 
 struct config;
-struct io_uring;
 struct loop;
 struct store;
 struct store_file;
@@ -50,8 +49,8 @@ void store_destroy(struct store *store);
 /* Takes capacity, marks and interval from a configuration read again. */
 void store_reload(struct store *store, const struct config *config);
 
-/* Ties the directories' locks to a ring, so that they outlive its writes. */
-int store_register(struct store *store, struct io_uring *ring);
+/* Ties the directories' locks to a loop, so that they outlive its writes. */
+int store_register(struct store *store, struct loop *loop);
 
 /* Is any block of it recorded? */
 bool store_file_recorded(struct store *store, const struct store_key *key);
@@ -124,7 +123,7 @@ void store_each_dir(struct store *store, void (*fn)(void *arg, const struct stor
 		    void *arg);
 
 /*
- * store_io: one block to or from its file through a ring, in pieces. On the loop's thread.
+ * store_io: one block to or from its file through a loop, in pieces. On the loop's thread.
  */
 
 typedef void (*store_io_fn)(void *arg, int error);

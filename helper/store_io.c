@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * store_io: one block to or from its data file, through the ring of a worker.
+ * store_io: one block to or from its data file, through the loop of a worker.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -36,21 +36,18 @@ static void store_io_end(struct store_io *io, int error)
 
 static void store_io_piece(struct store_io *io)
 {
-	struct io_uring_sqe *sqe = loop_sqe(io->loop, &io->op);
 	unsigned int len = (unsigned int)(io->left > STORE_PIECE ? STORE_PIECE : io->left);
 
 	if (io->write)
-		io_uring_prep_write(sqe, io->fd, io->bytes, len, io->offset);
+		loop_write(io->loop, &io->op, io->fd, io->bytes, len, io->offset);
 	else
-		io_uring_prep_read(sqe, io->fd, io->bytes, len, io->offset);
-	io_uring_sqe_set_data(sqe, &io->op);
+		loop_read(io->loop, &io->op, io->fd, io->bytes, len, io->offset);
 }
 
-static void store_io_done(struct loop_op *op, int res, uint32_t flags)
+static void store_io_done(struct loop_op *op, int res)
 {
 	struct store_io *io = container_of(op, struct store_io, op);
 
-	(void)flags;
 	if (res == -EAGAIN || res == -EINTR) {
 		store_io_piece(io);
 		return;
