@@ -140,7 +140,6 @@ static void core_space(void *arg)
 int core_create(const struct config *config, struct core **ret, char *msg, size_t msg_size)
 {
 	struct core *core = calloc(1, sizeof(*core));
-	struct store_ops ops = { core_evict, core_evicted, core_space, core };
 	pthread_condattr_t attr;
 	const char *how;
 	int err;
@@ -170,8 +169,8 @@ int core_create(const struct config *config, struct core **ret, char *msg, size_
 		worker->pending_end = &worker->pending;
 		err = loop_create(&worker->loop, CORE_LOOP_ENTRIES);
 		if (err)
-			snprintf(msg, msg_size, "cannot make the event loop of a worker (%s): %s", how,
-				 strerror(-err));
+			snprintf(msg, msg_size, "cannot make the event loop of a worker (%s): %s",
+				 how, strerror(-err));
 		else
 			/* The scheduler counts reads itself; names must not wait for them. */
 			loop_curl_limit(worker->loop, 2 * (long)config->connections_per_host + 8);
@@ -183,16 +182,29 @@ int core_create(const struct config *config, struct core **ret, char *msg, size_
 			snprintf(msg, msg_size, "cannot map %llu bytes of buffer_memory: %s",
 				 (unsigned long long)config->buffer_memory, strerror(-err));
 	}
-	if (!err && config->dir_count)
-		err = store_create(config, &ops, &core->store, msg, msg_size);
-	for (unsigned int i = 0; !err && core->store && i < core->worker_count; i++)
-		err = store_register(core->store, core->workers[i].loop);
 	if (err) {
 		core_destroy(core);
 		return err;
 	}
 	*ret = core;
 	return 0;
+}
+
+int core_open(struct core *core, char *msg, size_t msg_size)
+{
+	struct store_ops ops = { core_evict, core_evicted, core_space, core };
+	int err;
+
+	if (!core->config->dir_count)
+		return 0;
+	err = store_create(core->config, &ops, &core->store, msg, msg_size);
+	for (unsigned int i = 0; !err && i < core->worker_count; i++) {
+		err = store_register(core->store, core->workers[i].loop);
+		if (err)
+			snprintf(msg, msg_size, "the locks of the cache cannot be kept: %s",
+				 strerror(-err));
+	}
+	return err;
 }
 
 static void *core_thread(void *arg)

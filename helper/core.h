@@ -12,8 +12,13 @@ struct loop;
 struct origin;
 struct store;
 
-/* Makes buffers, opens the store and the table; starts no thread. msg: a sentence on failure. */
+/* Makes buffers, loops and the table; starts no thread. msg: a sentence on failure. */
 int core_create(const struct config *config, struct core **ret, char *msg, size_t msg_size);
+/*
+ * Opens the cache directories, before core_start(). -EBUSY: another process has them; a
+ * daemon that was killed keeps them until its last writes have ended. May be tried again.
+ */
+int core_open(struct core *core, char *msg, size_t msg_size);
 /* Starts the workers' threads. before_run is called on each, before its loop runs. */
 int core_start(struct core *core,
 	       int (*before_run)(struct core *core, unsigned int worker, struct loop *loop,

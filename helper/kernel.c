@@ -26,7 +26,7 @@ static void session_ended(struct session *session)
 
 	if (atomic_load(&kernel->detaching) || atomic_exchange(&kernel->ended, true))
 		return;
-	log_warn("session %llu was ended by the kernel: another helper has taken over",
+	log_info("session %llu was ended by the kernel: another wfsd has taken over",
 		 (unsigned long long)session->id);
 	if (kernel->settings.ended)
 		kernel->settings.ended(kernel->settings.arg);

@@ -2,8 +2,11 @@
 /*
  * kernel: the helper's half of the channel to wfs.ko.
  *
- *	core_create -> kernel_create -> core_start(core, kernel_worker, kernel)
+ *	core_create -> core_open -> kernel_create -> core_start(core, kernel_worker, kernel)
  *	  ... -> kernel_detach -> core_stop -> kernel_destroy -> core_destroy
+ *
+ * With takeover, core_open() comes after kernel_create(): the helper that has the cache
+ * directories lets go of them when its session ends. Requests wait meanwhile.
  *
  * kernel_create() opens /dev/wfs, says hello and registers the buffers; every
  * worker joins the session with a descriptor of its own. Descriptors are

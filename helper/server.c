@@ -41,12 +41,22 @@ static int server_mkdir(const struct sockaddr_un *address)
 	return 0;
 }
 
-/* Is somebody serving this socket? */
+/* Is somebody serving this socket? A process that is stopped may have a full queue: EAGAIN. */
 static bool server_alive(const struct sockaddr_un *address)
 {
-	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	cleanup_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-	return fd >= 0 && !connect(fd, (const struct sockaddr *)address, sizeof(*address));
+	return fd >= 0 && (!connect(fd, (const struct sockaddr *)address, sizeof(*address)) ||
+			   errno == EAGAIN);
+}
+
+/* Takes the socket's name away, unless another daemon has put its own there. */
+static void server_unlink(const struct server *server)
+{
+	struct stat st;
+
+	if (!lstat(server->path, &st) && st.st_dev == server->dev && st.st_ino == server->ino)
+		unlink(server->path);
 }
 
 int server_create(const struct config *config, struct core *core, struct kernel *kernel,
@@ -54,6 +64,7 @@ int server_create(const struct config *config, struct core *core, struct kernel 
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
 	struct server *server = calloc(1, sizeof(*server));
+	struct stat st;
 	int err;
 
 	if (!server)
@@ -85,13 +96,15 @@ int server_create(const struct config *config, struct core *core, struct kernel 
 			      -errno :
 			      0;
 	}
-	if (!err) {
+	if (!err && !lstat(config->socket, &st)) {
+		server->dev = st.st_dev;
+		server->ino = st.st_ino;
 		server->path = strdup(config->socket);
 		err = server->path ? 0 : -ENOMEM;
 	}
 	if (err) {
 		snprintf(msg, msg_size, "cannot serve the control socket %s: %s", config->socket,
-			 strerror(-err));
+			 err == -EADDRINUSE ? "another wfsd serves it" : strerror(-err));
 		server_destroy(server);
 		return err;
 	}
@@ -279,7 +292,7 @@ void server_stop(struct server *server)
 		server->running = false;
 	}
 	if (server->path)
-		unlink(server->path);
+		server_unlink(server);
 	asker_cancel(server->asker);
 	pthread_mutex_lock(&server->lock);
 	for (struct connection *c = server->connections; c; c = c->next)

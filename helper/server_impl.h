@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <sys/types.h>
 
 #include "ask.h"
 #include "core.h"
@@ -29,6 +30,8 @@ struct server {
 	struct kernel *kernel; /* NULL: --no-kernel */
 	struct asker *asker;
 	char *path;
+	dev_t dev; /* with ino: which socket has that path */
+	ino_t ino;
 	int fd;
 	int stop_fd; /* an eventfd */
 	pthread_t thread;

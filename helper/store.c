@@ -28,9 +28,7 @@
 #define STORE_LEAVE_PERCENT 1
 #define STORE_LEAVE_MAX	    (1ULL << 30)
 /* How long a directory rests after an error. */
-#define STORE_REST_NS	    5000000000ULL
-#define STORE_LOCK_TRIES    250
-#define STORE_LOCK_PAUSE_NS 20000000
+#define STORE_REST_NS 5000000000ULL
 
 uint64_t store_now(void)
 {
@@ -99,30 +97,52 @@ static int store_check_format(struct store_dir *dir, char *msg, size_t msg_size)
 	return -EPROTONOSUPPORT;
 }
 
+/* Who has the lock, as far as is known: its process wrote it there. */
+static void store_lock_owner(const struct store_dir *dir, char *text, size_t size)
+{
+	char pid[16] = "";
+	ssize_t len = pread(dir->lock_fd, pid, sizeof(pid) - 1, 0);
+
+	pid[len < 0 ? 0 : len] = '\0';
+	pid[strspn(pid, "0123456789")] = '\0';
+	snprintf(text, size, *pid ? " (process %s)" : "%s", pid);
+}
+
 static int store_lock_dir(struct store_dir *dir, char *msg, size_t msg_size)
 {
+	char owner[40];
+	int err = store_mkdir(dir->path);
+
+	if (!err) {
+		dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+		err = dir->fd < 0 ? -errno : 0;
+	}
+	if (err) {
+		snprintf(msg, msg_size, "cache directory %s cannot be opened: %s", dir->path,
+			 strerror(-err));
+		return err;
+	}
 	dir->lock_fd = openat(dir->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
 	if (dir->lock_fd < 0) {
-		int err = -errno;
-
+		err = -errno;
 		snprintf(msg, msg_size, "%s/lock cannot be opened: %s", dir->path, strerror(-err));
 		return err;
 	}
-	/*
-	 * The rings of a daemon that was killed keep the lock until its last writes have
-	 * ended: moments, which are waited for.
-	 */
-	for (unsigned int i = 0; i < STORE_LOCK_TRIES; i++) {
-		const struct timespec pause = { .tv_nsec = STORE_LOCK_PAUSE_NS };
-
-		if (!flock(dir->lock_fd, LOCK_EX | LOCK_NB))
-			return 0;
-		if (errno != EWOULDBLOCK)
-			break;
-		nanosleep(&pause, NULL);
+	if (flock(dir->lock_fd, LOCK_EX | LOCK_NB)) {
+		err = errno == EWOULDBLOCK ? -EBUSY : -errno;
+		store_lock_owner(dir, owner, sizeof(owner));
+		if (err == -EBUSY)
+			snprintf(msg, msg_size, "cache directory %s is in use by another wfsd%s",
+				 dir->path, owner);
+		else
+			snprintf(msg, msg_size, "%s/lock cannot be locked: %s", dir->path,
+				 strerror(-err));
+		return err;
 	}
-	snprintf(msg, msg_size, "cache directory %s is in use by another wfsd", dir->path);
-	return -EBUSY;
+	/* For messages only: it may fail. */
+	if (!ftruncate(dir->lock_fd, 0))
+		dprintf(dir->lock_fd, "%d\n", (int)getpid());
+	return 0;
 }
 
 static int store_count_file(void *arg, const struct index_file *file)
@@ -178,20 +198,8 @@ static int store_probe(struct store_dir *dir, char *msg, size_t msg_size)
 static int store_open_dir(struct store *store, struct store_dir *dir, char *msg, size_t msg_size)
 {
 	char path[4096 + 16];
-	int err = store_mkdir(dir->path);
+	int err = store_check_format(dir, msg, msg_size);
 
-	if (!err) {
-		dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		err = dir->fd < 0 ? -errno : 0;
-	}
-	if (err) {
-		snprintf(msg, msg_size, "cache directory %s cannot be opened: %s", dir->path,
-			 strerror(-err));
-		return err;
-	}
-	err = store_lock_dir(dir, msg, msg_size);
-	if (!err)
-		err = store_check_format(dir, msg, msg_size);
 	if (!err)
 		err = store_probe(dir, msg, msg_size);
 	if (err)
@@ -269,8 +277,11 @@ int store_create(const struct config *config, const struct store_ops *ops, struc
 		dir->lock_fd = -1;
 		dir->path = strdup(config->dirs[i]);
 		store->dir_count++;
-		err = dir->path ? store_open_dir(store, dir, msg, msg_size) : -ENOMEM;
+		err = dir->path ? store_lock_dir(dir, msg, msg_size) : -ENOMEM;
 	}
+	/* All or nothing: who waits for one of them has changed none. */
+	for (size_t i = 0; !err && i < store->dir_count; i++)
+		err = store_open_dir(store, &store->dirs[i], msg, msg_size);
 	if (err) {
 		store_destroy(store);
 		return err;

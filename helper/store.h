@@ -38,7 +38,10 @@ struct store_ops {
 	void *arg;
 };
 
-/* Opens the directories, each locked. -errno with a sentence: in use, foreign format, ... */
+/*
+ * Opens the directories, each locked. -errno with a sentence: foreign format, ... -EBUSY:
+ * another process has one of them.
+ */
 int store_create(const struct config *config, const struct store_ops *ops, struct store **ret,
 		 char *msg, size_t msg_size);
 /* Starts the store's thread: flushing, eviction, cleaning. */

@@ -20,6 +20,7 @@
 #include "core.h"
 #include "cleanup.h"
 #include "kernel.h"
+#include "loop.h"
 #include "metrics.h"
 #include "server.h"
 #include "store.h"
@@ -30,12 +31,19 @@
 
 /* The longest that stopping may take; then the process ends as it is. */
 #define WFSD_STOP_S 30
+/* How long a daemon that was taken over may take for it. */
+#define WFSD_TAKEOVER_S 30
+/* How long the last writes of a daemon that was killed may keep the cache from others. */
+#define WFSD_LAST_WRITES_S 5
+#define WFSD_PAUSE_NS	   20000000
 
 struct wfsd {
 	struct config *config;
 	const char *config_path; /* NULL: the default one, which may be missing */
 	bool foreground, no_kernel, takeover;
-	int ready_fd; /* told when all is up, or -1 */
+	unsigned int takeover_s;
+	uint64_t until_ns; /* starting: what another daemon holds is waited for until then */
+	int ready_fd;	   /* told when all is up, or -1 */
 	struct core *core;
 	struct kernel *kernel;
 	struct server *server;
@@ -44,21 +52,24 @@ struct wfsd {
 
 static void wfsd_usage(FILE *out)
 {
-	fprintf(out, "usage: wfsd [OPTION]...\n"
-		     "\n"
-		     "The fetch helper of the wfs filesystem: brings blocks of objects from their\n"
-		     "origin, hands them to the kernel and keeps them in the cache directory.\n"
-		     "\n"
-		     "  --config FILE                configuration (default " CONFIG_FILE ")\n"
-		     "  --foreground                 stay in the foreground\n"
-		     "  --no-kernel                  cache and origins only, without /dev/wfs\n"
-		     "  --takeover                   end the session of another wfsd\n"
-		     "  --source NAME:KEY=VALUE      a key of section [source NAME]\n"
-		     "  --help                       this text\n"
-		     "  --version                    version\n"
-		     "\n"
-		     "Each key of the configuration, with the same units:\n"
-		     "\n");
+	fprintf(out,
+		"usage: wfsd [OPTION]...\n"
+		"\n"
+		"The fetch helper of the wfs filesystem: brings blocks of objects from their\n"
+		"origin, hands them to the kernel and keeps them in the cache directory.\n"
+		"\n"
+		"  --config FILE                configuration (default " CONFIG_FILE ")\n"
+		"  --foreground                 stay in the foreground\n"
+		"  --no-kernel                  cache and origins only, without /dev/wfs\n"
+		"  --takeover[=SECONDS]         take over from another wfsd, which ends; it has so\n"
+		"                               long to let go of the cache (default %d)\n"
+		"  --source NAME:KEY=VALUE      a key of section [source NAME]\n"
+		"  --help                       this text\n"
+		"  --version                    version\n"
+		"\n"
+		"Each key of the configuration, with the same units:\n"
+		"\n",
+		WFSD_TAKEOVER_S);
 	for (size_t i = 0; config_option(i); i++)
 		fprintf(out, "  --%-26s %s\n", config_option(i), config_option_help(i));
 	fprintf(out, "\n"
@@ -87,6 +98,23 @@ static int wfsd_source_option(struct config *config, const char *text, char *msg
 	return config_set(config, section, key, equal + 1, msg, size);
 }
 
+static int wfsd_takeover_option(struct wfsd *wfsd, const char *text, char *msg, size_t size)
+{
+	char *end;
+	unsigned long seconds = WFSD_TAKEOVER_S;
+
+	if (text) {
+		seconds = strtoul(text, &end, 10);
+		if (end == text || *end || *text == '-' || seconds > 3600) {
+			snprintf(msg, size, "--takeover wants seconds, at most 3600: %s", text);
+			return -EINVAL;
+		}
+	}
+	wfsd->takeover = true;
+	wfsd->takeover_s = (unsigned int)seconds;
+	return 0;
+}
+
 enum {
 	OPT_CONFIG = 256,
 	OPT_FOREGROUND,
@@ -110,7 +138,7 @@ static int wfsd_options(struct wfsd *wfsd, int argc, char **argv, struct config 
 		{ "config", required_argument, NULL, OPT_CONFIG },
 		{ "foreground", no_argument, NULL, OPT_FOREGROUND },
 		{ "no-kernel", no_argument, NULL, OPT_NO_KERNEL },
-		{ "takeover", no_argument, NULL, OPT_TAKEOVER },
+		{ "takeover", optional_argument, NULL, OPT_TAKEOVER },
 		{ "source", required_argument, NULL, OPT_SOURCE },
 		{ "help", no_argument, NULL, OPT_HELP },
 		{ "version", no_argument, NULL, OPT_VERSION },
@@ -138,7 +166,7 @@ static int wfsd_options(struct wfsd *wfsd, int argc, char **argv, struct config 
 			wfsd->no_kernel = true;
 			break;
 		case OPT_TAKEOVER:
-			wfsd->takeover = true;
+			err = wfsd_takeover_option(wfsd, optarg, msg, sizeof(msg));
 			break;
 		case 'h':
 		case OPT_HELP:
@@ -276,12 +304,73 @@ static void wfsd_ready(struct wfsd *wfsd)
 	}
 }
 
-/* Another daemon has taken the session over. */
+/* Another daemon has taken the session over, and waits for what this one holds. */
 static void wfsd_ended(void *arg)
 {
 	(void)arg;
-	log_warn("another wfsd has taken over; stopping");
 	kill(getpid(), SIGTERM);
+}
+
+/* How long another daemon may keep what this one needs, from now on. */
+static void wfsd_patience(struct wfsd *wfsd, unsigned int seconds)
+{
+	wfsd->until_ns = loop_now_ns() + seconds * 1000000000ULL;
+}
+
+/* Pauses. False: the time is up, or this daemon is to stop. */
+static bool wfsd_wait(const struct wfsd *wfsd)
+{
+	const struct timespec pause = { .tv_nsec = WFSD_PAUSE_NS };
+	sigset_t pending;
+
+	if (loop_now_ns() >= wfsd->until_ns)
+		return false;
+	nanosleep(&pause, NULL);
+	return !sigpending(&pending) && !sigismember(&pending, SIGTERM) &&
+	       !sigismember(&pending, SIGINT);
+}
+
+static int wfsd_open_cache(struct wfsd *wfsd, char *msg, size_t msg_size)
+{
+	bool told = false;
+	int err;
+
+	while ((err = core_open(wfsd->core, msg, msg_size)) == -EBUSY) {
+		if (!told)
+			log_info("%s: waiting for it", msg);
+		told = true;
+		if (!wfsd_wait(wfsd))
+			break;
+	}
+	return err;
+}
+
+/*
+ * HELLO ends the session of the daemon that is taken over; it learns so from its next fetch,
+ * and lets go of all that it holds, the cache last. Requests wait until the workers start.
+ */
+static int wfsd_take_over(struct wfsd *wfsd, char *msg, size_t msg_size)
+{
+	char why[512];
+	int err;
+
+	wfsd_patience(wfsd, wfsd->takeover_s);
+	err = wfsd_open_cache(wfsd, msg, msg_size);
+	if (err == -EBUSY && loop_now_ns() >= wfsd->until_ns) {
+		snprintf(why, sizeof(why), "%s", msg);
+		snprintf(msg, msg_size,
+			 "%s, which was taken over but has not ended within %u s: end it and start this one again; requests wait in the kernel",
+			 why, wfsd->takeover_s);
+	}
+	/* What is not in the cache's directory is let go of before. */
+	wfsd_patience(wfsd, WFSD_LAST_WRITES_S);
+	return err;
+}
+
+/* An address that the daemon taken over had: pauses, and says whether to try again. */
+static bool wfsd_still_in_use(const struct wfsd *wfsd, int err)
+{
+	return err == -EADDRINUSE && wfsd->takeover && wfsd_wait(wfsd);
 }
 
 static int wfsd_start(struct wfsd *wfsd)
@@ -290,14 +379,25 @@ static int wfsd_start(struct wfsd *wfsd)
 	char msg[1024] = "out of memory";
 	int err = core_create(wfsd->config, &wfsd->core, msg, sizeof(msg));
 
+	wfsd_patience(wfsd, WFSD_LAST_WRITES_S);
+	if (!err && !wfsd->takeover)
+		err = wfsd_open_cache(wfsd, msg, sizeof(msg));
 	if (!err && !wfsd->no_kernel)
 		err = kernel_create(wfsd->core, &settings, &wfsd->kernel, msg, sizeof(msg));
-	if (!err)
-		err = server_create(wfsd->config, wfsd->core, wfsd->kernel, &wfsd->server, msg,
-				    sizeof(msg));
-	if (!err)
-		err = metrics_create(wfsd->config, wfsd->core, wfsd->kernel, &wfsd->metrics, msg,
-				     sizeof(msg));
+	if (!err && wfsd->takeover)
+		err = wfsd_take_over(wfsd, msg, sizeof(msg));
+	if (!err) {
+		do {
+			err = server_create(wfsd->config, wfsd->core, wfsd->kernel, &wfsd->server,
+					    msg, sizeof(msg));
+		} while (wfsd_still_in_use(wfsd, err));
+	}
+	if (!err) {
+		do {
+			err = metrics_create(wfsd->config, wfsd->core, wfsd->kernel, &wfsd->metrics,
+					     msg, sizeof(msg));
+		} while (wfsd_still_in_use(wfsd, err));
+	}
 	if (!err) {
 		err = core_start(wfsd->core, wfsd->kernel ? kernel_worker : NULL, wfsd->kernel);
 		if (err)
@@ -386,6 +486,11 @@ int main(int argc, char **argv)
 	status = wfsd_configure(&wfsd, argc, argv, &wfsd.config);
 	if (status >= 0)
 		return status;
+	if (wfsd.takeover && wfsd.no_kernel) {
+		fprintf(stderr, "wfsd: --takeover is about the kernel: leave out --no-kernel\n");
+		config_free(wfsd.config);
+		return 2;
+	}
 	log_setup(wfsd.config->log_level, wfsd.config->log_json);
 	wfsd_harden();
 	if (!wfsd.foreground) {

@@ -62,12 +62,6 @@ check "wfs stat PATH" wfs stat "$mnt.other/a"
 check "in another network namespace, too" unshare -n wfs stat "$mnt.other/a"
 check "nothing is stuck" nothing_stuck
 
-# One that takes over goes on with what the first one knew.
-wfsd --foreground --takeover --control-socket /run/wfs/second.sock --metrics-listen= \
-	--cache-dir /var/tmp/second-cache >"$tmp/second.log" 2>&1 &
-second=$!
-check "a takeover: the second is there or was refused for its cache" soon 20 \
-	sh -c "[ -S /run/wfs/second.sock ] || ! kill -0 $second"
-kill "$second" 2>/dev/null
-wait "$second" 2>/dev/null
+# Its origin is open there.
+check "the daemon ends" stop_wfsd
 require umount "$mnt.other"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "rig.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -36,6 +37,16 @@ void rig_start(struct rig *rig)
 	msg[0] = '\0';
 	assert_int_equal(config_finish(rig->config, msg, sizeof(msg)), 0);
 	err = core_create(rig->config, &rig->core, msg, sizeof(msg));
+	/* A process that was killed may not quite have let go. */
+	for (int i = 0; !err && i < 500; i++) {
+		err = core_open(rig->core, msg, sizeof(msg));
+		if (err != -EBUSY)
+			break;
+		err = 0;
+		rig_pause();
+	}
+	if (!err && !core_store(rig->core))
+		err = -EBUSY;
 	if (err)
 		fail_msg("%s: %s", msg, strerror(-err));
 	assert_int_equal(asker_create(rig->core, &rig->asker), 0);

@@ -440,6 +440,8 @@ static void begin(void)
 	assert_int_equal(config_finish(rig.config, msg, sizeof(msg)), 0);
 	r = core_create(rig.config, &rig.core, msg, sizeof(msg));
 	if (!r)
+		r = core_open(rig.core, msg, sizeof(msg));
+	if (!r)
 		r = kernel_create(rig.core, NULL, &kernel, msg, sizeof(msg));
 	if (r)
 		fail_msg("%s: %s", msg, strerror(-r));

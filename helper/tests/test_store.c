@@ -301,7 +301,9 @@ static void test_foreign_format(void **state)
 	assert_non_null(file);
 	fputs("wfs cache 99\n", file);
 	fclose(file);
-	assert_int_equal(core_create(rig.config, &core, msg, sizeof(msg)), -EPROTONOSUPPORT);
+	assert_int_equal(core_create(rig.config, &core, msg, sizeof(msg)), 0);
+	assert_int_equal(core_open(core, msg, sizeof(msg)), -EPROTONOSUPPORT);
+	core_destroy(core);
 	assert_non_null(strstr(msg, rig.dir));
 	assert_non_null(strstr(msg, "wfs cache 99"));
 }
@@ -309,11 +311,16 @@ static void test_foreign_format(void **state)
 static void test_locked(void **state)
 {
 	struct core *core;
+	char pid[32];
 
 	(void)state;
 	rig_start(&rig);
-	assert_int_equal(core_create(rig.config, &core, msg, sizeof(msg)), -EBUSY);
+	assert_int_equal(core_create(rig.config, &core, msg, sizeof(msg)), 0);
+	assert_int_equal(core_open(core, msg, sizeof(msg)), -EBUSY);
 	assert_non_null(strstr(msg, "in use"));
+	snprintf(pid, sizeof(pid), "process %d", (int)getpid());
+	assert_non_null(strstr(msg, pid));
+	core_destroy(core);
 }
 
 static void test_orphans(void **state)
