@@ -17,6 +17,9 @@
 tests=$(cd "$(dirname "$0")" && pwd)
 . /.vm/guest-lib
 [ ! -e "$tests/env" ] || . "$tests/env"
+if [ -n "${WFS_TRANSPORT-}" ] && [ -d /run/systemd/system ]; then
+	systemctl set-environment WFS_TRANSPORT="$WFS_TRANSPORT"
+fi
 scale=1
 if [ "$1" = -x ]; then
 	scale=$2
