@@ -64,4 +64,4 @@ check "nothing is stuck" nothing_stuck
 
 # Its origin is open there.
 check "the daemon ends" stop_wfsd
-require umount "$mnt.other"
+check "and is let go of" soon 20 umount "$mnt.other"
