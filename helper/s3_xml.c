@@ -15,6 +15,8 @@
 /* A key is at most 1024 bytes, three times as long when encoded. */
 #define TEXT_MAX  4096
 #define DEPTH_MAX 16
+/* A page has at most 1000 keys, of some ten elements each: who sends more wants memory. */
+#define ELEMENTS_MAX 50000
 
 enum element {
 	OTHER,
@@ -55,21 +57,17 @@ static const struct {
 };
 
 struct entry {
-	char name[TEXT_MAX]; /* as in the document */
-	size_t len;
+	struct entry *next;
 	bool object; /* Contents, else a common prefix */
 	struct origin_attr attr;
-};
-
-struct pending {
-	struct pending *next;
-	struct entry entry;
+	size_t len;
+	char name[]; /* as in the document */
 };
 
 struct parse {
 	XML_Parser parser;
 	enum element stack[DEPTH_MAX];
-	size_t depth;
+	size_t depth, elements;
 	char text[TEXT_MAX];
 	size_t len;
 	bool too_long;
@@ -79,8 +77,11 @@ struct parse {
 	struct s3_listing listing;
 	bool is_listing, truncated, encoded;
 	/* EncodingType may stand after the entries. */
-	struct pending *first, **last;
-	struct entry entry;
+	struct entry *first, **last;
+	/* The one being read. */
+	struct origin_attr attr;
+	char name[TEXT_MAX];
+	size_t name_len;
 	int error;
 
 	char code[128], message[256];
@@ -113,6 +114,12 @@ static enum element parent(const struct parse *p)
 	return p->depth >= 2 ? p->stack[p->depth - 2] : OTHER;
 }
 
+static void stop(struct parse *p, int error)
+{
+	p->error = error;
+	XML_StopParser(p->parser, XML_FALSE);
+}
+
 static void XMLCALL on_start(void *arg, const XML_Char *name, const XML_Char **attributes)
 {
 	struct parse *p = arg;
@@ -121,23 +128,24 @@ static void XMLCALL on_start(void *arg, const XML_Char *name, const XML_Char **a
 	(void)attributes;
 	p->len = 0;
 	p->too_long = false;
-	if (p->depth == DEPTH_MAX) {
-		p->error = -EINVAL;
-		XML_StopParser(p->parser, XML_FALSE);
+	if (p->depth == DEPTH_MAX || ++p->elements > ELEMENTS_MAX) {
+		stop(p, -EINVAL);
 		return;
 	}
 	p->stack[p->depth++] = element;
 	if (element == RESULT && p->depth == 1)
 		p->is_listing = true;
-	if (element == CONTENTS || element == COMMON_PREFIXES)
-		memset(&p->entry, 0, sizeof(p->entry));
+	if (element == CONTENTS || element == COMMON_PREFIXES) {
+		memset(&p->attr, 0, sizeof(p->attr));
+		p->name_len = 0;
+	}
 }
 
 static void XMLCALL on_text(void *arg, const XML_Char *text, int len)
 {
 	struct parse *p = arg;
 
-	if (p->len + (size_t)len >= sizeof(p->text)) {
+	if (p->too_long || p->len + (size_t)len >= sizeof(p->text)) {
 		p->too_long = true;
 		return;
 	}
@@ -160,36 +168,40 @@ static bool parse_bytes(const char *text, uint64_t *ret)
 {
 	char *end;
 
+	/* strtoull() takes signs and spaces as well. */
+	if (*text < '0' || *text > '9')
+		return false;
 	errno = 0;
 	*ret = strtoull(text, &end, 10);
-	return !errno && end != text && !*end && *text != '-';
+	return !errno && !*end && *ret <= INT64_MAX;
 }
 
 static void keep_entry(struct parse *p, bool object)
 {
-	struct pending *pending;
+	struct entry *entry;
 
 	p->listing.any = true;
 	if (!p->page)
 		return;
-	pending = malloc(sizeof(*pending));
-	if (!pending) {
-		p->error = -ENOMEM;
-		XML_StopParser(p->parser, XML_FALSE);
+	entry = calloc(1, sizeof(*entry) + p->name_len + 1);
+	if (!entry) {
+		stop(p, -ENOMEM);
 		return;
 	}
-	pending->next = NULL;
-	pending->entry = p->entry;
-	pending->entry.object = object;
-	*p->last = pending;
-	p->last = &pending->next;
+	entry->object = object;
+	if (object)
+		entry->attr = p->attr;
+	entry->attr.mode = object ? S_IFREG : S_IFDIR;
+	entry->len = p->name_len;
+	memcpy(entry->name, p->name, p->name_len);
+	*p->last = entry;
+	p->last = &entry->next;
 }
 
 static void take_name(struct parse *p)
 {
-	p->entry.len = p->too_long ? 0 : p->len;
-	memcpy(p->entry.name, p->text, p->entry.len);
-	p->entry.name[p->entry.len] = '\0';
+	p->name_len = p->too_long ? 0 : p->len;
+	memcpy(p->name, p->text, p->name_len);
 }
 
 static void on_contents(struct parse *p, enum element element)
@@ -199,11 +211,11 @@ static void on_contents(struct parse *p, enum element element)
 		take_name(p);
 		break;
 	case SIZE:
-		if (!parse_bytes(p->text, &p->entry.attr.size))
-			p->error = -EINVAL;
+		if (p->too_long || !parse_bytes(p->text, &p->attr.size))
+			stop(p, -EINVAL);
 		break;
 	case MODIFIED:
-		parse_time(p->text, &p->entry.attr);
+		parse_time(p->text, &p->attr);
 		break;
 	default:
 		break;
@@ -218,19 +230,20 @@ static void on_result(struct parse *p, enum element element)
 		break;
 	case NEXT:
 		free(p->listing.next_token);
-		p->listing.next_token = strdup(p->text);
-		if (!p->listing.next_token)
-			p->error = -ENOMEM;
+		/* With an empty one the listing would begin again. */
+		p->listing.next_token = *p->text ? strdup(p->text) : NULL;
+		if (p->too_long)
+			stop(p, -EINVAL);
+		else if (*p->text && !p->listing.next_token)
+			stop(p, -ENOMEM);
 		break;
 	case ENCODING:
 		p->encoded = !strcmp(p->text, "url");
 		break;
 	case CONTENTS:
-		p->entry.attr.mode = S_IFREG;
 		keep_entry(p, true);
 		break;
 	case COMMON_PREFIXES:
-		p->entry.attr.mode = S_IFDIR;
 		keep_entry(p, false);
 		break;
 	default:
@@ -269,8 +282,7 @@ static void XMLCALL on_doctype(void *arg, const XML_Char *name, const XML_Char *
 	(void)system_id;
 	(void)public_id;
 	(void)internal;
-	p->error = -EINVAL;
-	XML_StopParser(p->parser, XML_FALSE);
+	stop(p, -EINVAL);
 }
 
 static int run(struct parse *p, const char *text, size_t len)
@@ -333,7 +345,7 @@ int s3_xml_listing(const char *text, size_t len, const char *prefix, struct orig
 		   struct s3_listing *ret_listing)
 {
 	cleanup_free struct parse *p = calloc(1, sizeof(*p));
-	struct pending *pending, *next;
+	struct entry *entry, *next;
 	int err;
 
 	if (!p)
@@ -346,11 +358,11 @@ int s3_xml_listing(const char *text, size_t len, const char *prefix, struct orig
 	/* Cut off with no way to go on: better an error than a part taken for the whole. */
 	if (!err && p->truncated && !p->listing.next_token)
 		err = -EINVAL;
-	for (pending = p->first; pending; pending = next) {
-		next = pending->next;
+	for (entry = p->first; entry; entry = next) {
+		next = entry->next;
 		if (!err)
-			err = add_entry(p, &pending->entry);
-		free(pending);
+			err = add_entry(p, entry);
+		free(entry);
 	}
 	if (err || !p->truncated) {
 		free(p->listing.next_token);
@@ -370,8 +382,9 @@ void s3_xml_error(const char *text, size_t len, char *code, size_t code_size, ch
 	if (!p)
 		return;
 	p->prefix = "";
-	if (run(p, text, len))
-		return;
-	copy_text(code, code_size, p->code);
-	copy_text(message, message_size, p->message);
+	if (!run(p, text, len)) {
+		copy_text(code, code_size, p->code);
+		copy_text(message, message_size, p->message);
+	}
+	free(p->listing.next_token);
 }

@@ -106,8 +106,13 @@ static void others(void **state)
 		"<html></html>",
 		HEAD "<Contents><Key>a</Key><Size>-1</Size></Contents>" TAIL,
 		HEAD "<Contents><Key>a</Key><Size>x</Size></Contents>" TAIL,
+		HEAD "<Contents><Key>a</Key><Size> -1</Size></Contents>" TAIL,
+		HEAD "<Contents><Key>a</Key><Size>+1</Size></Contents>" TAIL,
+		HEAD "<Contents><Key>a</Key><Size>9223372036854775808</Size></Contents>" TAIL,
 		/* Cut off without a way to go on. */
 		HEAD "<IsTruncated>true</IsTruncated>" TAIL,
+		/* The first page would come again and again. */
+		HEAD "<IsTruncated>true</IsTruncated><NextContinuationToken/>" TAIL,
 		"<!DOCTYPE x [<!ENTITY a \"b\">]>" HEAD TAIL,
 		"<a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a><a>",
 	};
@@ -115,6 +120,39 @@ static void others(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		assert_int_equal(parse(texts[i], ""), -EINVAL);
+}
+
+/* What a server could fill memory with, or what would not be all of it. */
+static void limits(void **state)
+{
+	static const char one[] = "<Contents/>";
+	const size_t many = 60000;
+	char *text = malloc(many * strlen(one) + 6000), *end;
+
+	(void)state;
+	assert_non_null(text);
+	for (size_t count = 1000; count <= many; count += many - 1000) {
+		end = stpcpy(text, HEAD);
+		for (size_t i = 0; i < count; i++)
+			end = mempcpy(end, one, strlen(one));
+		memcpy(end, TAIL, sizeof(TAIL));
+		assert_int_equal(parse(text, ""), count == 1000 ? 0 : -EINVAL);
+	}
+	/* Half a token leads elsewhere; the second part alone would fit. */
+	end = stpcpy(text, HEAD "<IsTruncated>true</IsTruncated><NextContinuationToken>");
+	end = (char *)memset(end, 'x', 5000) + 5000;
+	memcpy(stpcpy(end, "&amp;y</NextContinuationToken>"), TAIL, sizeof(TAIL));
+	assert_int_equal(parse(text, ""), -EINVAL);
+	free(text);
+	assert_int_equal(parse(HEAD "<NextContinuationToken/>" TAIL, ""), 0);
+	assert_null(listing.next_token);
+	/* What is said of an object does not stick to a directory. */
+	assert_int_equal(parse(HEAD "<CommonPrefixes><Contents><Size>5</Size></Contents>"
+				    "<Prefix>d/</Prefix></CommonPrefixes>" TAIL,
+			       ""),
+			 0);
+	assert_int_equal(page.entries[0].attr.mode, S_IFDIR);
+	assert_int_equal(page.entries[0].attr.size, 0);
 }
 
 static void errors(void **state)
@@ -127,6 +165,11 @@ static void errors(void **state)
 	s3_xml_error(text, strlen(text), code, sizeof(code), message, sizeof(message));
 	assert_string_equal(code, "NoSuchB");
 	assert_string_equal(message, "none");
+	/* A listing is none; what was kept of it is given back. */
+	s3_xml_error(HEAD "<NextContinuationToken>x</NextContinuationToken>" TAIL,
+		     strlen(HEAD "<NextContinuationToken>x</NextContinuationToken>" TAIL), code,
+		     sizeof(code), message, sizeof(message));
+	assert_string_equal(code, "");
 	s3_xml_error("<html>", 6, code, sizeof(code), message, sizeof(message));
 	assert_string_equal(code, "");
 }
@@ -138,6 +181,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(odd_keys, each, each),
 		cmocka_unit_test_setup_teardown(emptiness, each, each),
 		cmocka_unit_test_setup_teardown(others, each, each),
+		cmocka_unit_test_setup_teardown(limits, each, each),
 		cmocka_unit_test(errors),
 	};
 
