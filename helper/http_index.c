@@ -11,14 +11,21 @@
 #include "http_index.h"
 #include "origin_impl.h"
 
+/* Longer than any entry with a name of 255 bytes, however it is written. */
+#define ENTRY_MAX 65536
+/* A million names take some 350 MiB while a listing is read. */
+#define ENTRIES_MAX (1u << 20)
+
 /*
  * nginx writes names byte for byte, JSON has to be UTF-8: one name in another encoding
  * would make the whole listing unreadable. Such a byte B travels through the parser as
- * the private character U+10FF00 + B, four bytes long.
+ * the private character U+10FF00 + B, four bytes long; so do the bytes of such a
+ * character itself.
  */
 static const unsigned char escape[2] = { 0xf4, 0x8f };
+#define ESCAPE_THIRD 0xbc
 
-/* Length of the valid UTF-8 sequence at text, 0: none. */
+/* Length of the valid UTF-8 sequence at text, 0: none, or one that stands for a byte. */
 static size_t utf8_length(const unsigned char *text, size_t left)
 {
 	static const struct {
@@ -43,6 +50,8 @@ static size_t utf8_length(const unsigned char *text, size_t left)
 			if ((text[k] & 0xc0) != 0x80)
 				return 0;
 		}
+		if (!memcmp(text, escape, sizeof(escape)) && text[2] >= ESCAPE_THIRD)
+			return 0;
 		return forms[i].len;
 	}
 	return 0;
@@ -69,7 +78,7 @@ static char *escape_bytes(const char *text, size_t len, size_t *ret_len)
 			to = mempcpy(to, from + i, n);
 		} else {
 			to = mempcpy(to, escape, sizeof(escape));
-			*to++ = 0xbc | from[i] >> 6;
+			*to++ = ESCAPE_THIRD | from[i] >> 6;
 			*to++ = 0x80 | (from[i] & 0x3f);
 		}
 	}
@@ -83,7 +92,7 @@ static size_t unescape_bytes(char *text, size_t len)
 	size_t to = 0;
 
 	for (size_t i = 0; i < len; i++) {
-		if (len - i >= 4 && !memcmp(bytes + i, escape, 2) && bytes[i + 2] >= 0xbc) {
+		if (len - i >= 4 && !memcmp(bytes + i, escape, 2) && bytes[i + 2] >= ESCAPE_THIRD) {
 			bytes[to++] =
 				(unsigned char)((bytes[i + 2] & 3) << 6 | (bytes[i + 3] & 0x3f));
 			i += 3;
@@ -131,21 +140,76 @@ static int add_entry(struct origin_page *page, const json_t *item)
 	return origin_page_add(page, copy, len, &attr);
 }
 
-int http_index_parse(const char *text, size_t len, struct origin_page *page)
+/* Length of the object that begins at text, 0: it does not end within len. */
+static size_t object_length(const char *text, size_t len)
+{
+	bool string = false;
+	size_t depth = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		if (string && text[i] == '\\')
+			i++;
+		else if (text[i] == '"')
+			string = !string;
+		else if (!string && text[i] == '{')
+			depth++;
+		else if (!string && text[i] == '}' && !--depth)
+			return i + 1;
+	}
+	return 0;
+}
+
+static int parse_entry(struct origin_page *page, const char *text, size_t len)
 {
 	cleanup_free char *copy = escape_bytes(text, len, &len);
-	json_t *list, *item;
-	size_t i;
+	json_t *item;
 	int err;
 
 	if (!copy)
 		return -ENOMEM;
-	list = json_loadb(copy, len, JSON_ALLOW_NUL, NULL);
-	err = json_is_array(list) ? 0 : -EINVAL;
-	json_array_foreach(list, i, item) {
-		if (!err)
-			err = add_entry(page, item);
-	}
-	json_decref(list);
+	item = json_loadb(copy, len, JSON_ALLOW_NUL, NULL);
+	err = item ? add_entry(page, item) : -EINVAL;
+	json_decref(item);
 	return err;
+}
+
+static size_t skip_spaces(const char *text, size_t len, size_t at)
+{
+	while (at < len && memchr(" \t\r\n", text[at], 4))
+		at++;
+	return at;
+}
+
+/*
+ * Entry by entry: as a whole, a listing of small values would take a hundred times the
+ * memory of its text.
+ */
+int http_index_parse(const char *text, size_t len, struct origin_page *page)
+{
+	size_t at = skip_spaces(text, len, 0), count = 0, n;
+	bool more;
+	int err;
+
+	if (at == len || text[at] != '[')
+		return -EINVAL;
+	at = skip_spaces(text, len, at + 1);
+	more = at < len && text[at] == '{';
+	while (more) {
+		n = len - at;
+		n = text[at] == '{' ? object_length(text + at, n < ENTRY_MAX ? n : ENTRY_MAX) : 0;
+		if (!n)
+			return -EINVAL;
+		if (++count > ENTRIES_MAX)
+			return -EFBIG;
+		err = parse_entry(page, text + at, n);
+		if (err)
+			return err;
+		at = skip_spaces(text, len, at + n);
+		more = at < len && text[at] == ',';
+		if (more)
+			at = skip_spaces(text, len, at + 1);
+		if (more && at == len)
+			return -EINVAL;
+	}
+	return at < len && text[at] == ']' && skip_spaces(text, len, at + 1) == len ? 0 : -EINVAL;
 }

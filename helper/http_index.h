@@ -7,7 +7,10 @@
 
 struct origin_page;
 
-/* Adds the entries to page. -EINVAL: it is no such listing; -ENOMEM. page stays to be freed. */
+/*
+ * Adds the entries to page, which stays to be freed. -EINVAL: it is no such listing;
+ * -EFBIG: more than a million entries; -ENOMEM.
+ */
 int http_index_parse(const char *text, size_t len, struct origin_page *page);
 
 #endif /* WFS_HTTP_INDEX_H */

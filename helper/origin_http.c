@@ -273,6 +273,10 @@ static void on_list(void *arg, struct http_answer *answer)
 
 		if (err == -ENOMEM)
 			origin_fail(result, answer->text, err, true, "out of memory");
+		else if (err == -EFBIG)
+			origin_fail(result, answer->text, err, false,
+				    "%s/%s/: the listing has more than a million names",
+				    op->origin->url, op->path);
 		else if (err)
 			origin_fail(result, answer->text, -EIO, false,
 				    "%s/%s/: no listing in JSON (nginx: autoindex on; autoindex_format json)",

@@ -72,6 +72,42 @@ static void names(void **state)
 	assert_string_equal(page.entries[3].name, "q\"\n");
 }
 
+/* Characters that stand for bytes that are no UTF-8 while a listing is read. */
+static void characters(void **state)
+{
+	static const char text[] = "[" ENTRY("\xf4\x8f\xbd\x81") "," ENTRY("\xf4\x8f\xbc\xaf") "]";
+
+	(void)state;
+	assert_int_equal(parse(text, sizeof(text) - 1), 0);
+	assert_int_equal(page.count, 2);
+	assert_string_equal(page.entries[0].name, "\xf4\x8f\xbd\x81");
+	assert_string_equal(page.entries[1].name, "\xf4\x8f\xbc\xaf");
+}
+
+static void limits(void **state)
+{
+	static const char one[] = "{\"name\":\"\",\"type\":\"\"},";
+	static const char begin[] = "[{\"name\":\"a\",\"type\":\"x\"";
+	const size_t many = (1u << 20) + 1;
+	char *text = malloc(many * strlen(one) + 2), *end = text;
+
+	(void)state;
+	assert_non_null(text);
+	*end++ = '[';
+	for (size_t i = 0; i < many; i++)
+		end = mempcpy(end, one, strlen(one));
+	end[-1] = ']';
+	assert_int_equal(parse(text, (size_t)(end - text)), -EFBIG);
+	/* One entry is never as long. */
+	memset(text, ' ', 100000);
+	memcpy(text, begin, strlen(begin));
+	memcpy(text + 100000, "}]", 2);
+	assert_int_equal(parse(text, 100002), -EINVAL);
+	memcpy(text + strlen(begin), "}]", 2);
+	assert_int_equal(parse(text, 100000), 0);
+	free(text);
+}
+
 static void others(void **state)
 {
 	static const char *const texts[] = {
@@ -84,6 +120,13 @@ static void others(void **state)
 		"[{\"name\":1,\"type\":\"file\"}]",
 		"[" ENTRY("a"),
 		"[" ENTRY("a") "] x",
+		"[" ENTRY("a") ",]",
+		"[" ENTRY("a") ENTRY("b") "]",
+		"[" ENTRY("a") ",",
+		"[" ENTRY("a}") "",
+		"[{}}]",
+		"[,]",
+		"[",
 	};
 
 	(void)state;
@@ -96,6 +139,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(entries, each, each),
 		cmocka_unit_test_setup_teardown(names, each, each),
+		cmocka_unit_test_setup_teardown(characters, each, each),
+		cmocka_unit_test_setup_teardown(limits, each, each),
 		cmocka_unit_test_setup_teardown(others, each, each),
 	};
 
