@@ -8,7 +8,7 @@
 /* A longer pause than this is for people to wait for. */
 #define RETRY_AFTER_MAX_S 600u
 
-/* Decimal digits only, no sign, no overflow. Returns the end, or NULL. */
+/* Decimal digits only, no sign, no more than a file can be long. Returns the end, or NULL. */
 static const char *parse_u64(const char *text, uint64_t *ret_value)
 {
 	uint64_t value = 0;
@@ -16,7 +16,8 @@ static const char *parse_u64(const char *text, uint64_t *ret_value)
 
 	for (c = text; *c >= '0' && *c <= '9'; c++) {
 		if (__builtin_mul_overflow(value, 10u, &value) ||
-		    __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value))
+		    __builtin_add_overflow(value, (uint64_t)(*c - '0'), &value) ||
+		    value > INT64_MAX)
 			return NULL;
 	}
 	if (c == text)
