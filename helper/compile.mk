@@ -3,7 +3,7 @@
 # How a source becomes an object under $(O)/obj. Expects SRC and O.
 
 PKG_CONFIG ?= pkg-config
-PACKAGES := libcurl liburing jansson expat libcrypto libxxhash inih \
+PACKAGES := libcurl liburing jansson expat libcrypto libxxhash \
 	libnl-3.0 libnl-genl-3.0 libmicrohttpd libsystemd
 
 # SANITIZE=address,undefined or SANITIZE=thread; ASAN=1 and TSAN=1 are short for them.

@@ -8,118 +8,118 @@
 #include "cleanup.h"
 #include "inifile.h"
 
-/* Well below inih's limit, with room for the leading space. */
-#define PIECE 128
+#define SPACES " \t\r\n\v\f"
 
-/*
- * A long line is passed to inih in pieces that look like continued values, and its
- * value put together again before the caller sees it.
- */
-struct file {
-	FILE *stream;
-	char *line;
-	size_t line_size, line_len, line_at;
-	bool piece; /* what inih got last goes on with a long line */
-
-	ini_handler handler;
+struct inifile {
+	inifile_fn fn;
 	void *user;
-	char *section, *name, *value; /* not yet handed over */
-	int error;
+	char *section, *name; /* of the last line that had one; allocated */
 };
 
-static bool next_line(struct file *file)
+/* Without the spaces around it; in place. */
+static char *trim(char *text)
 {
-	ssize_t n = getline(&file->line, &file->line_size, file->stream);
+	size_t len;
 
-	if (n < 0)
-		return false;
-	while (n && (file->line[n - 1] == '\n' || file->line[n - 1] == '\r'))
-		n--;
-	file->line_len = (size_t)n;
-	file->line_at = 0;
-	return true;
-}
-
-/* As fgets(). */
-static char *read_line(char *text, int size, void *arg)
-{
-	struct file *file = arg;
-	size_t n;
-
-	(void)size;
-	file->piece = file->line_at < file->line_len;
-	if (!file->piece && !next_line(file))
-		return NULL;
-	n = file->line_len - file->line_at;
-	if (n > PIECE)
-		n = PIECE;
-	snprintf(text, PIECE + 3, "%s%.*s\n", file->piece ? " " : "", (int)n,
-		 file->line + file->line_at);
-	file->line_at += n;
+	text += strspn(text, SPACES);
+	len = strlen(text);
+	while (len && strchr(SPACES, text[len - 1]))
+		len--;
+	text[len] = '\0';
 	return text;
 }
 
-static int hand_over(struct file *file)
+static void cut_comment(char *text)
 {
-	int ok = 1;
-
-	if (file->name)
-		ok = file->handler(file->user, file->section, file->name, file->value);
-	free(file->section);
-	free(file->name);
-	free(file->value);
-	file->section = NULL;
-	file->name = NULL;
-	file->value = NULL;
-	return ok;
-}
-
-static int on_value(void *arg, const char *section, const char *name, const char *value)
-{
-	struct file *file = arg;
-	int ok;
-
-	if (file->piece && file->value) {
-		size_t len = strlen(file->value), more = strlen(value) + 1;
-		char *grown = realloc(file->value, len + more);
-
-		if (!grown) {
-			file->error = -ENOMEM;
-			return 0;
+	for (char *c = text; *c; c++) {
+		if (*c == ';' && c > text && strchr(SPACES, c[-1])) {
+			*c = '\0';
+			return;
 		}
-		memcpy(grown + len, value, more);
-		file->value = grown;
-		return 1;
 	}
-	ok = hand_over(file);
-	file->section = strdup(section);
-	file->name = strdup(name);
-	file->value = strdup(value);
-	if (!file->section || !file->name || !file->value) {
-		file->error = -ENOMEM;
-		return 0;
-	}
-	return ok;
 }
 
-int inifile_parse(const char *path, ini_handler handler, void *user)
+static int keep(char **to, const char *text)
+{
+	char *copy = text ? strdup(text) : NULL;
+
+	if (text && !copy)
+		return -ENOMEM;
+	free(*to);
+	*to = copy;
+	return 0;
+}
+
+/* 1: go on, 0: the caller has enough, -EINVAL: a bad line, -ENOMEM. */
+static int take_line(struct inifile *file, char *line)
+{
+	bool below = strchr(SPACES, *line) && file->name;
+	char *text = line + strspn(line, SPACES), *value;
+	int err;
+
+	if (!*text || *text == '#' || *text == ';')
+		return 1;
+	if (*text == '[') {
+		char *end = strchr(text, ']');
+
+		if (!end) {
+			/* What follows belongs to no section that is known. */
+			keep(&file->name, NULL);
+			err = keep(&file->section, "");
+			return err ? err : -EINVAL;
+		}
+		*end = '\0';
+		keep(&file->name, NULL);
+		err = keep(&file->section, trim(text + 1));
+		return err ? err : 1;
+	}
+	cut_comment(text);
+	if (below)
+		return file->fn(file->user, file->section, file->name, trim(text)) ? 1 : 0;
+	value = text + strcspn(text, "=:");
+	if (!*value)
+		return -EINVAL;
+	*value++ = '\0';
+	err = keep(&file->name, trim(text));
+	if (err)
+		return err;
+	return file->fn(file->user, file->section, file->name, trim(value)) ? 1 : 0;
+}
+
+/* Length of the byte order mark that some editors begin a file with. */
+static size_t skip_mark(const char *line)
+{
+	static const char mark[] = "\xef\xbb\xbf";
+
+	return strncmp(line, mark, strlen(mark)) ? 0 : strlen(mark);
+}
+
+int inifile_parse(const char *path, inifile_fn fn, void *user)
 {
 	cleanup_file FILE *stream = fopen(path, "re");
-	struct file file = { .stream = stream, .handler = handler, .user = user };
-	int bad;
+	struct inifile file = { .fn = fn, .user = user };
+	int number = 0, bad = 0, r;
+	char *line = NULL;
+	size_t size = 0;
 
 	if (!stream)
 		return -errno;
-	bad = ini_parse_stream(read_line, &file, on_value, &file);
-	if (!file.error && !hand_over(&file) && !bad)
-		bad = 1;
-	if (file.line)
-		explicit_bzero(file.line, file.line_size);
-	free(file.line);
+	r = keep(&file.section, "") ? -ENOMEM : 1;
+	while (r > 0 || r == -EINVAL) {
+		if (getline(&line, &size, stream) < 0)
+			break;
+		number++;
+		r = take_line(&file, number == 1 ? line + skip_mark(line) : line);
+		if (r <= 0 && !bad)
+			bad = number;
+	}
+	/* It held secrets. */
+	if (line)
+		explicit_bzero(line, size);
+	free(line);
 	free(file.section);
 	free(file.name);
-	free(file.value);
-	if (!file.error && ferror(stream))
-		file.error = -EIO;
-	return file.error ? file.error : bad;
+	if (r == -ENOMEM)
+		return r;
+	return ferror(stream) ? -EIO : bad;
 }

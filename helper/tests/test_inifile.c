@@ -66,6 +66,33 @@ static void long_lines(void **state)
 	}
 }
 
+/* What is long must not run into what stands before or after it. */
+static void long_others(void **state)
+{
+	char text[2048], filler[301];
+
+	(void)state;
+	memset(filler, 'x', sizeof(filler) - 1);
+	filler[sizeof(filler) - 1] = '\0';
+	snprintf(text, sizeof(text), "[a]\nk = v\n# %s\n; %s\nl = w ; %s\nm = z\n", filler, filler,
+		 filler);
+	assert_int_equal(parse(text), 0);
+	assert_string_equal(seen, "[a]k=v;[a]l=w;[a]m=z;");
+	snprintf(text, sizeof(text), "[a]\nk = v\n[%s]\nk = w\n", filler);
+	assert_int_equal(parse(text), 0);
+	assert_non_null(strstr(seen, "x]k=w;"));
+	assert_int_equal(strlen(seen), strlen("[a]k=v;[]k=w;") + strlen(filler));
+	/* Keys below a section that is malformed are nobody's. */
+	assert_int_equal(parse("[a]\nk = v\n[b\nk = w\n x\n[c] ; d\nk=u"), 3);
+	assert_string_equal(seen, "[a]k=v;[]k=w;[]k=x;[c]k=u;");
+	/* Spaces where a value was cut into pieces. */
+	snprintf(text, sizeof(text), "[a]\nk = %.122s  %.20s\n", filler, filler);
+	assert_int_equal(parse(text), 0);
+	assert_int_equal(strlen(seen), strlen("[a]k=;") + 144);
+	assert_int_equal(parse("\xef\xbb\xbf[a]\nk=v\n"), 0);
+	assert_string_equal(seen, "[a]k=v;");
+}
+
 static void errors(void **state)
 {
 	(void)state;
@@ -79,6 +106,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(plain),
 		cmocka_unit_test(long_lines),
+		cmocka_unit_test(long_others),
 		cmocka_unit_test(errors),
 	};
 
