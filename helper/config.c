@@ -30,7 +30,8 @@ int config_bytes(const char *text, uint64_t *ret_bytes)
 	if (errno || end == text || !isfinite(value))
 		return -EINVAL;
 	if (*end) {
-		unit = strchr(units, *end & ~0x20);
+		/* A space would be the NUL at the end of the units. */
+		unit = *end == ' ' ? NULL : strchr(units, *end & ~0x20);
 		if (!unit)
 			return -EINVAL;
 		for (const char *u = units; u <= unit; u++)

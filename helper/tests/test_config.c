@@ -220,6 +220,7 @@ static void test_units(void **state)
 	assert_int_equal(config_bytes("", &n), -EINVAL);
 	assert_int_equal(config_bytes("K", &n), -EINVAL);
 	assert_int_equal(config_bytes("1KK", &n), -EINVAL);
+	assert_int_equal(config_bytes("5 ", &n), -EINVAL);
 	assert_int_equal(config_bytes("999999999P", &n), -ERANGE);
 	assert_int_equal(config_time("3", &n), 0);
 	assert_int_equal(n, 3000);
