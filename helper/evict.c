@@ -41,11 +41,12 @@ struct evict_batch {
 static int evict_file(void *arg, const struct index_file *record)
 {
 	struct evict_one *one = arg;
-	uint64_t start = one->block.block << record->block_shift;
+	uint64_t start;
 
-	one->len = 1ULL << record->block_shift;
-	if (start >= record->size)
+	if (!record->size || one->block.block > (record->size - 1) >> record->block_shift)
 		return -EUCLEAN;
+	start = one->block.block << record->block_shift;
+	one->len = 1ULL << record->block_shift;
 	if (one->len > record->size - start)
 		one->len = record->size - start;
 	return 0;

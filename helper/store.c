@@ -380,7 +380,8 @@ int store_map(struct store_file *file, uint64_t first, uint64_t count, uint64_t 
 {
 	struct store *store = file->store;
 	uint32_t shift = file->key.block_shift;
-	int err = index_map(file->dir->index, file->id, first, count, bitmap, sums, ret_sums);
+	struct index_file record = { .id = file->id, .size = file->key.size, .block_shift = shift };
+	int err = index_map(file->dir->index, &record, first, count, bitmap, sums, ret_sums);
 
 	if (err)
 		return err;

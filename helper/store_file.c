@@ -455,6 +455,9 @@ static void collect_punch(const struct collect *collect, int fd)
 		for (int i = 0; i < n; i++) {
 			uint64_t start = blocks[i].block << record->block_shift;
 
+			/* Beyond the file: a damaged record, by which nothing is punched. */
+			if (blocks[i].block > record->size >> record->block_shift)
+				return;
 			if (start > at)
 				fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
 					  (off_t)(start - at));

@@ -19,6 +19,15 @@
 
 #define INDEX_CHANCE (1U << 0)
 
+/*
+ * What is read is believed only as far as it can be true: a disk errs, and whoever gets
+ * a record shifts by it and counts with it.
+ */
+#define INDEX_SHIFT_MIN	 16
+#define INDEX_SHIFT_MAX	 26
+#define INDEX_BLOCK_MAX	 ((uint64_t)INT64_MAX >> INDEX_SHIFT_MIN)
+#define INDEX_STARTS_MAX (1U << 23) /* ids are made of it, 40 bits higher */
+
 struct index_file_record {
 	uint64_t size, blocks, bytes;
 	struct index_hash hash;
@@ -133,12 +142,21 @@ int index_update(struct index *index, int (*fn)(struct index_txn *txn, void *arg
 	}
 }
 
+/* A key of files or order. */
+static int index_number(const MDB_val *key, uint64_t *ret)
+{
+	if (key->mv_size != sizeof(*ret))
+		return -EUCLEAN;
+	memcpy(ret, key->mv_data, sizeof(*ret));
+	return 0;
+}
+
 static int index_setup(struct index_txn *txn, void *arg)
 {
 	struct index *index = arg;
 	MDB_val key = { 6, "starts" }, value;
 	MDB_cursor *cursor;
-	int rc;
+	int rc, err = 0;
 
 	rc = mdb_dbi_open(txn->txn, "keys", MDB_CREATE, &index->keys);
 	if (!rc)
@@ -158,7 +176,8 @@ static int index_setup(struct index_txn *txn, void *arg)
 		memcpy(&index->starts, value.mv_data, sizeof(index->starts));
 	else if (rc != MDB_NOTFOUND)
 		return rc ? index_error(rc) : -EUCLEAN;
-	index->starts++;
+	if (++index->starts > INDEX_STARTS_MAX)
+		return -EUCLEAN;
 	value = (MDB_val){ sizeof(index->starts), &index->starts };
 	rc = mdb_put(txn->txn, index->meta, &key, &value, 0);
 	if (!rc)
@@ -167,9 +186,14 @@ static int index_setup(struct index_txn *txn, void *arg)
 		return index_error(rc);
 	rc = mdb_cursor_get(cursor, &key, &value, MDB_LAST);
 	if (!rc)
-		memcpy(&txn->seq, key.mv_data, sizeof(txn->seq));
+		err = index_number(&key, &txn->seq);
+	/* There must be numbers left. */
+	if (!err && txn->seq > INT64_MAX)
+		err = -EUCLEAN;
 	mdb_cursor_close(cursor);
-	return rc == MDB_NOTFOUND ? 0 : index_error(rc);
+	if (!err && rc != MDB_NOTFOUND)
+		err = index_error(rc);
+	return err;
 }
 
 int index_open(const char *path, struct index **ret, char *msg, size_t msg_size)
@@ -242,7 +266,7 @@ uint64_t index_starts(struct index *index)
 	return index->starts;
 }
 
-/* A record whose lengths add up. */
+/* A record whose lengths add up, with strings of these lengths. */
 static int index_decode(uint64_t id, const MDB_val *value, struct index_file *ret)
 {
 	struct index_file_record record;
@@ -263,7 +287,12 @@ static int index_decode(uint64_t id, const MDB_val *value, struct index_file *re
 	ret->identity = (const char *)value->mv_data + sizeof(record);
 	ret->path = ret->identity + record.identity_len + 1;
 	ret->version = ret->path + record.path_len + 1;
-	if (ret->path[-1] || ret->version[-1] || ret->version[record.version_len])
+	if (strnlen(ret->identity, record.identity_len + 1u) != record.identity_len ||
+	    strnlen(ret->path, record.path_len + 1u) != record.path_len ||
+	    strnlen(ret->version, record.version_len + 1u) != record.version_len)
+		return -EUCLEAN;
+	if (record.block_shift < INDEX_SHIFT_MIN || record.block_shift > INDEX_SHIFT_MAX ||
+	    record.size > INT64_MAX)
 		return -EUCLEAN;
 	return 0;
 }
@@ -333,8 +362,9 @@ int index_each_file(struct index *index, int (*fn)(void *arg, const struct index
 		       !(err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_NEXT)))) {
 			uint64_t id;
 
-			memcpy(&id, key.mv_data, sizeof(id));
-			err = index_decode(id, &value, &file);
+			err = index_number(&key, &id);
+			if (!err)
+				err = index_decode(id, &value, &file);
 			if (!err)
 				err = fn(arg, &file);
 		}
@@ -411,7 +441,7 @@ static int index_walk(struct index *index, uint64_t id, uint64_t first,
 		if (err)
 			break;
 		memcpy(&block_key, key.mv_data, sizeof(block_key));
-		if (be64toh(block_key.id) != id)
+		if (be64toh(block_key.id) != id || be64toh(block_key.block) > INDEX_BLOCK_MAX)
 			break;
 		err = fn(arg, be64toh(block_key.block), &head, index_block_sums(&value));
 		if (!err)
@@ -423,9 +453,24 @@ static int index_walk(struct index *index, uint64_t id, uint64_t first,
 }
 
 struct index_mapping {
+	const struct index_file *file;
 	uint64_t first, count, *bitmap, *sums;
 	size_t used;
 };
+
+/* How many sums a block has. */
+static uint64_t index_units(const struct index_file *file, uint64_t block)
+{
+	uint64_t start, len;
+
+	if (block > file->size >> file->block_shift)
+		return 0;
+	start = block << file->block_shift;
+	len = file->size - start;
+	if (len > 1ULL << file->block_shift)
+		len = 1ULL << file->block_shift;
+	return (len + (1U << INDEX_SHIFT_MIN) - 1) >> INDEX_SHIFT_MIN;
+}
 
 static int index_map_one(void *arg, uint64_t block, const struct index_block_record *head,
 			 const char *sums)
@@ -434,18 +479,20 @@ static int index_map_one(void *arg, uint64_t block, const struct index_block_rec
 
 	if (block - map->first >= map->count)
 		return 1;
+	/* There is room for just what the file can have. */
+	if (head->units != index_units(map->file, block))
+		return 0;
 	map->bitmap[(block - map->first) / 64] |= 1ULL << ((block - map->first) % 64);
 	memcpy(map->sums + map->used, sums, head->units * sizeof(*map->sums));
 	map->used += head->units;
 	return 0;
 }
 
-int index_map(struct index *index, uint64_t id, uint64_t first, uint64_t count, uint64_t *bitmap,
-	      uint64_t *sums, size_t *ret_sums)
+int index_map(struct index *index, const struct index_file *file, uint64_t first, uint64_t count,
+	      uint64_t *bitmap, uint64_t *sums, size_t *ret_sums)
 {
-	struct index_mapping map = { first, count, bitmap, sums, 0 };
-	int err = index_walk(index, id, first, index_map_one, &map);
-
+	struct index_mapping map = { file, first, count, bitmap, sums, 0 };
+	int err = index_walk(index, file->id, first, index_map_one, &map);
 	if (err < 0)
 		return err;
 	*ret_sums = map.used;
@@ -507,20 +554,19 @@ int index_oldest(struct index *index, uint64_t seq, struct index_block *blocks, 
 		MDB_val search = { sizeof(block_key), &block_key };
 		struct index_block_record head;
 
-		if (value.mv_size != sizeof(block_key)) {
-			err = -EUCLEAN;
+		err = value.mv_size == sizeof(block_key) ? index_number(&key, &from) : -EUCLEAN;
+		if (err)
 			break;
-		}
 		memcpy(&block_key, value.mv_data, sizeof(block_key));
 		if (!mdb_get(txn, index->blocks, &search, &block_value) &&
 		    !index_block_head(&block_value, &head)) {
 			blocks[used] = (struct index_block){
 				.id = be64toh(block_key.id),
 				.block = be64toh(block_key.block),
+				.seq = from,
 				.stored_s = head.stored_s,
 				.chance = head.flags & INDEX_CHANCE,
 			};
-			memcpy(&blocks[used].seq, key.mv_data, sizeof(blocks[used].seq));
 			used++;
 		}
 		err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_NEXT));
@@ -528,6 +574,12 @@ int index_oldest(struct index *index, uint64_t seq, struct index_block *blocks, 
 	mdb_cursor_close(cursor);
 	index_read_end(index, txn);
 	return err && err != -ENOENT ? err : (int)used;
+}
+
+/* What was counted wrong must not wrap. */
+static uint64_t index_add(uint64_t count, int64_t more)
+{
+	return more < 0 && count < (uint64_t)-more ? 0 : count + (uint64_t)more;
 }
 
 /* The file's record with its counts changed; made if there is none, deleted when empty. */
@@ -538,6 +590,7 @@ static int index_account(struct index_txn *txn, const struct index_file *file, i
 	MDB_val key = { sizeof(id), &id }, old;
 	MDB_val hash = { sizeof(file->hash), (void *)&file->hash }, value;
 	struct index_file_record *record;
+	struct index_file known;
 	size_t identity = strlen(file->identity), path = strlen(file->path);
 	size_t version = strlen(file->version), size;
 	cleanup_free char *copy = NULL;
@@ -551,7 +604,7 @@ static int index_account(struct index_txn *txn, const struct index_file *file, i
 		return -ENOMEM;
 	record = (struct index_file_record *)copy;
 	rc = mdb_get(txn->txn, txn->index->files, &key, &old);
-	if (!rc && old.mv_size == size) {
+	if (!rc && old.mv_size == size && !index_decode(id, &old, &known)) {
 		memcpy(copy, old.mv_data, size);
 	} else if (rc == MDB_NOTFOUND || !rc) {
 		record->size = file->size;
@@ -570,8 +623,8 @@ static int index_account(struct index_txn *txn, const struct index_file *file, i
 	} else {
 		return index_error(rc);
 	}
-	record->blocks += (uint64_t)blocks;
-	record->bytes += (uint64_t)bytes;
+	record->blocks = index_add(record->blocks, blocks);
+	record->bytes = index_add(record->bytes, bytes);
 	if (record->blocks) {
 		value = (MDB_val){ size, copy };
 		return index_error(mdb_put(txn->txn, txn->index->files, &key, &value, 0));
@@ -611,18 +664,15 @@ int index_put_block(struct index_txn *txn, const struct index_file *file, uint64
 	struct index_block_record *record, head;
 	cleanup_free char *copy = NULL;
 	size_t size = sizeof(*record) + units * sizeof(*sums);
-	bool known = false;
-	int rc, err;
+	int rc = mdb_get(txn->txn, txn->index->blocks, &key, &value), err = 0;
+	bool known = !rc;
 
-	rc = mdb_get(txn->txn, txn->index->blocks, &key, &value);
-	if (!rc && !index_block_head(&value, &head)) {
-		known = true;
-		err = index_delete_order(txn, head.seq);
-		if (err)
-			return err;
-	} else if (rc && rc != MDB_NOTFOUND) {
+	if (rc && rc != MDB_NOTFOUND)
 		return index_error(rc);
-	}
+	if (known && !index_block_head(&value, &head))
+		err = index_delete_order(txn, head.seq);
+	if (err)
+		return err;
 	copy = calloc(1, size);
 	if (!copy)
 		return -ENOMEM;
@@ -649,11 +699,10 @@ int index_delete_block(struct index_txn *txn, uint64_t id, uint64_t block, uint6
 	struct index_file file;
 	int err = index_error(mdb_get(txn->txn, txn->index->blocks, &key, &value));
 
-	if (!err)
-		err = index_block_head(&value, &head);
 	if (err)
 		return err;
-	err = index_delete_order(txn, head.seq);
+	if (!index_block_head(&value, &head))
+		err = index_delete_order(txn, head.seq);
 	if (!err)
 		err = index_error(mdb_del(txn->txn, txn->index->blocks, &key, NULL));
 	if (err)
@@ -680,9 +729,11 @@ int index_rotate(struct index_txn *txn, const struct index_block *block)
 	struct index_block_key block_key = { htobe64(block->id), htobe64(block->block) };
 	MDB_val key = { sizeof(block_key), &block_key }, value;
 	cleanup_free char *copy = NULL;
-	struct index_block_record *record;
+	struct index_block_record *record, head;
 	int err = index_error(mdb_get(txn->txn, txn->index->blocks, &key, &value));
 
+	if (!err)
+		err = index_block_head(&value, &head);
 	if (err)
 		return err == -ENOENT ? 0 : err;
 	copy = malloc(value.mv_size);

@@ -54,8 +54,12 @@ int index_file(struct index *index, uint64_t id,
 int index_each_file(struct index *index, int (*fn)(void *arg, const struct index_file *file),
 		    void *arg);
 int index_block(struct index *index, uint64_t id, uint64_t block, uint64_t *sums, uint32_t units);
-int index_map(struct index *index, uint64_t id, uint64_t first, uint64_t count, uint64_t *bitmap,
-	      uint64_t *sums, size_t *ret_sums);
+/*
+ * Sets the bits of those blocks of [first, first + count) that are recorded, the caller
+ * having cleared all, and puts their sums one after the other. Of file: id, size, block_shift.
+ */
+int index_map(struct index *index, const struct index_file *file, uint64_t first, uint64_t count,
+	      uint64_t *bitmap, uint64_t *sums, size_t *ret_sums);
 /* Up to max blocks of a file from first on; returns their number or -errno. */
 int index_file_blocks(struct index *index, uint64_t id, uint64_t first, struct index_block *blocks,
 		      size_t max);

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT
+/* Records that a disk, or somebody else, has changed. */
+#include <errno.h>
+#include <lmdb.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "store_index.h"
+
+#define BLOCKS 5
+
+static const struct index_file file = {
+	.id = 1,
+	.size = 300000,
+	.block_shift = 16,
+	.hash = { 1, 2 },
+	.identity = "identity",
+	.path = "dir/file",
+	.version = "\"v1\"",
+};
+
+static char dir[64], msg[512];
+static struct index *opened;
+
+static int put_block(struct index_txn *txn, void *arg)
+{
+	uint64_t block = *(uint64_t *)arg, sum = block + 100;
+	bool new;
+
+	return index_put_block(txn, &file, block, 65536, &sum, 1, &new);
+}
+
+static int rotate(struct index_txn *txn, void *arg)
+{
+	return index_rotate(txn, arg);
+}
+
+static int delete_block(struct index_txn *txn, void *arg)
+{
+	return index_delete_block(txn, 1, *(uint64_t *)arg, 65536);
+}
+
+static int open_again(void)
+{
+	index_close(opened);
+	opened = NULL;
+	return index_open(dir, &opened, msg, sizeof(msg));
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	snprintf(dir, sizeof(dir), "/tmp/wfs-test-index-XXXXXX");
+	assert_non_null(mkdtemp(dir));
+	assert_int_equal(open_again(), 0);
+	for (uint64_t block = 0; block < BLOCKS; block++)
+		assert_int_equal(index_update(opened, put_block, &block), 0);
+	return 0;
+}
+
+static int end(void **state)
+{
+	char command[128];
+
+	(void)state;
+	index_close(opened);
+	opened = NULL;
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	return system(command);
+}
+
+/* Byte `at` of record `number` becomes value; at -1: its length does. */
+static void change_closed(const char *name, unsigned int number, int at, unsigned char value)
+{
+	char copy[512] = { 0 };
+	MDB_val key, record;
+	MDB_cursor *cursor;
+	MDB_env *env;
+	MDB_txn *txn;
+	MDB_dbi dbi;
+
+	index_close(opened);
+	opened = NULL;
+	assert_int_equal(mdb_env_create(&env), 0);
+	assert_int_equal(mdb_env_set_maxdbs(env, 8), 0);
+	assert_int_equal(mdb_env_open(env, dir, MDB_NOTLS, 0600), 0);
+	assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+	assert_int_equal(mdb_dbi_open(txn, name, 0, &dbi), 0);
+	assert_int_equal(mdb_cursor_open(txn, dbi, &cursor), 0);
+	assert_int_equal(mdb_cursor_get(cursor, &key, &record, MDB_FIRST), 0);
+	while (number--)
+		assert_int_equal(mdb_cursor_get(cursor, &key, &record, MDB_NEXT), 0);
+	assert_true(record.mv_size <= sizeof(copy));
+	memcpy(copy, record.mv_data, record.mv_size);
+	record.mv_data = copy;
+	if (at < 0)
+		record.mv_size = value;
+	else
+		copy[at] = (char)value;
+	assert_int_equal(mdb_cursor_put(cursor, &key, &record, MDB_CURRENT), 0);
+	mdb_cursor_close(cursor);
+	assert_int_equal(mdb_txn_commit(txn), 0);
+	mdb_env_close(env);
+}
+
+static void change(const char *name, unsigned int number, int at, unsigned char value)
+{
+	change_closed(name, number, at, value);
+	assert_int_equal(open_again(), 0);
+}
+
+static int nothing(void *arg, const struct index_file *found)
+{
+	(void)found;
+	++*(int *)arg;
+	return 0;
+}
+
+/* What users shift by, count with, or take for the end of a string. */
+static void files(void **state)
+{
+	/* size's highest byte, block_shift, a letter of each string, its NUL. */
+	static const struct {
+		int at;
+		unsigned char value;
+	} changes[] = { { 7, 0x80 }, { 40, 200 }, { 40, 2 },   { 56, 0 },
+			{ 66, 0 },   { 75, 0 },	  { 64, 'x' }, { -1, 20 } };
+	int count = 0;
+
+	(void)state;
+	assert_int_equal(index_each_file(opened, nothing, &count), 0);
+	assert_int_equal(count, 1);
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		uint64_t block = 1;
+
+		change("files", 0, changes[i].at, changes[i].value);
+		assert_int_equal(index_each_file(opened, nothing, &count), -EUCLEAN);
+		assert_int_equal(index_find(opened, &file.hash, nothing, &count), -EUCLEAN);
+		assert_int_equal(count, 1);
+		assert_int_equal(index_update(opened, delete_block, &block), -EUCLEAN);
+		end(NULL);
+		begin(NULL);
+	}
+}
+
+static void blocks(void **state)
+{
+	uint64_t bitmap = 0, sums[BLOCKS], block = 1;
+	struct index_block oldest[8];
+	size_t count;
+
+	(void)state;
+	assert_int_equal(index_map(opened, &file, 0, BLOCKS, &bitmap, sums, &count), 0);
+	assert_int_equal(bitmap, 0x1f);
+	assert_int_equal(count, BLOCKS);
+	assert_int_equal(sums[4], 104);
+	/* Two sums where the block has one. */
+	change("blocks", 1, -1, 40);
+	change("blocks", 1, 16, 2);
+	bitmap = 0;
+	assert_int_equal(index_map(opened, &file, 0, BLOCKS, &bitmap, sums, &count), 0);
+	assert_int_equal(bitmap, 0x1d);
+	assert_int_equal(count, BLOCKS - 1);
+	assert_int_equal(index_block(opened, 1, 1, sums, 1), -EUCLEAN);
+	/* Too short for anything. */
+	assert_int_equal(index_oldest(opened, 0, oldest, 8), BLOCKS);
+	change("blocks", 1, -1, 4);
+	assert_int_equal(index_update(opened, rotate, &oldest[1]), -EUCLEAN);
+	assert_int_equal(index_oldest(opened, 0, oldest, 8), BLOCKS - 1);
+	/* Put anew it is whole, and counts once. */
+	assert_int_equal(index_update(opened, put_block, &block), 0);
+	assert_int_equal(index_block(opened, 1, 1, sums, 1), 0);
+	for (block = 0; block < BLOCKS; block++)
+		assert_int_equal(index_update(opened, delete_block, &block), 0);
+	count = 0;
+	assert_int_equal(index_each_file(opened, nothing, &count), 0);
+	assert_int_equal(count, 0);
+}
+
+/* A count that is too low does not wrap: the record ends with the last block it counts. */
+static void counts(void **state)
+{
+	uint64_t block = 0;
+	int count = 0;
+
+	(void)state;
+	change("files", 0, 8, 0);
+	assert_int_equal(index_update(opened, delete_block, &block), 0);
+	assert_int_equal(index_each_file(opened, nothing, &count), 0);
+	assert_int_equal(count, 0);
+	block = 1;
+	assert_int_equal(index_update(opened, put_block, &block), 0);
+}
+
+/* From so many starts on ids would come again. */
+static void starts(void **state)
+{
+	(void)state;
+	change("meta", 0, 2, 0x7f);
+	change_closed("meta", 0, 2, 0x80);
+	assert_int_equal(open_again(), -EUCLEAN);
+	assert_non_null(strstr(msg, "remove the cache directory"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(files, begin, end),
+		cmocka_unit_test_setup_teardown(blocks, begin, end),
+		cmocka_unit_test_setup_teardown(counts, begin, end),
+		cmocka_unit_test_setup_teardown(starts, begin, end),
+	};
+
+	return cmocka_run_group_tests_name("store_index", tests, NULL, NULL);
+}
