@@ -20,6 +20,15 @@ static const struct {
 	{ "file://", origin_file_create },
 };
 
+/* A log line or a mount message: a name must not break out of it. */
+static void make_line(char *text)
+{
+	for (char *c = text; *c; c++) {
+		if ((unsigned char)*c < ' ' || *c == 127)
+			*c = '?';
+	}
+}
+
 int origin_create(const char *source, const struct origin_settings *settings, struct origin **ret,
 		  char *msg, size_t msg_size)
 {
@@ -34,8 +43,10 @@ int origin_create(const char *source, const struct origin_settings *settings, st
 		if (strncmp(source, kinds[i].prefix, strlen(kinds[i].prefix)))
 			continue;
 		err = kinds[i].create(source, settings, &origin, msg, msg_size);
-		if (err)
+		if (err) {
+			make_line(msg);
 			return err;
+		}
 		atomic_store_explicit(&origin->refs, 1, memory_order_relaxed);
 		endpoints_init(&origin->endpoints);
 		*ret = origin;
@@ -45,6 +56,7 @@ int origin_create(const char *source, const struct origin_settings *settings, st
 	snprintf(msg, msg_size,
 		 "the source must begin with s3://, http://, https:// or file:///, not with \"%.*s\"",
 		 (int)strcspn(source, ":/@"), source);
+	make_line(msg);
 	return -EINVAL;
 }
 
@@ -151,11 +163,7 @@ void origin_fail(struct origin_result *result, char *text, int error, bool trans
 	va_start(args, format);
 	vsnprintf(text, ORIGIN_MESSAGE_MAX, format, args);
 	va_end(args);
-	/* A log line or a mount message: a name must not break out of it. */
-	for (char *c = text; *c; c++) {
-		if ((unsigned char)*c < ' ' || *c == 127)
-			*c = '?';
-	}
+	make_line(text);
 	result->error = error;
 	result->transient = transient;
 	result->message = text;

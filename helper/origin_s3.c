@@ -391,6 +391,24 @@ static int parse_source(struct origin_s3 *s3, const char *source, char *msg, siz
 	return s3->service.bucket && s3->prefix ? 0 : -ENOMEM;
 }
 
+/* What libcurl will not take is said now rather than with the first request. */
+static int check_url(const struct s3_service *service, char *msg, size_t msg_size)
+{
+	CURLU *url = curl_url();
+	CURLUcode code = url ? curl_url_set(url, CURLUPART_URL, service->url, CURLU_PATH_AS_IS) :
+			       CURLUE_OUT_OF_MEMORY;
+
+	curl_url_cleanup(url);
+	if (code == CURLUE_OUT_OF_MEMORY)
+		return -ENOMEM;
+	if (code) {
+		snprintf(msg, msg_size, "the endpoint gives \"%s\", which is no URL: %s",
+			 service->url, curl_url_strerror(code));
+		return -EINVAL;
+	}
+	return 0;
+}
+
 /* Sets url, host and path from the endpoint. */
 static int parse_endpoint(struct s3_service *service, const struct origin_settings *settings,
 			  char *msg, size_t msg_size)
@@ -445,15 +463,23 @@ static int parse_endpoint(struct s3_service *service, const struct origin_settin
 		service->url = NULL;
 		return -ENOMEM;
 	}
-	return 0;
+	return check_url(service, msg, msg_size);
 }
 
-static int set_region(struct s3_service *service, const struct origin_settings *settings)
+static int set_region(struct s3_service *service, const struct origin_settings *settings, char *msg,
+		      size_t msg_size)
 {
+	static const char good[] =
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
 	const char *region = settings->region;
 
 	if (!region || !*region)
 		region = credentials_region(service->credentials);
+	/* Without an endpoint it becomes part of a host's name. */
+	if (region && strspn(region, good) != strlen(region)) {
+		snprintf(msg, msg_size, "a region has letters, digits and dashes only");
+		return -EINVAL;
+	}
 	service->region = strdup(region ? region : "us-east-1");
 	return service->region ? 0 : -ENOMEM;
 }
@@ -473,7 +499,7 @@ int origin_s3_create(const char *source, const struct origin_settings *settings,
 	if (!err)
 		err = credentials_create(settings, &s3->service.credentials, msg, msg_size);
 	if (!err)
-		err = set_region(&s3->service, settings);
+		err = set_region(&s3->service, settings, msg, msg_size);
 	if (!err)
 		err = parse_endpoint(&s3->service, settings, msg, msg_size);
 	if (!err)

@@ -654,6 +654,8 @@ static void refused_sources(void **state)
 		"http://",
 		"ftp://host/",
 		"https://ho st/",
+		"https://h\n[2J/\033",
+		"x\n\033",
 	};
 	const char *bad[] = { "no colon secret", NULL };
 	const struct origin_settings settings = { .headers = bad };
@@ -667,6 +669,8 @@ static void refused_sources(void **state)
 				 -EINVAL);
 		assert_true(strlen(msg) > 10);
 		assert_null(strstr(msg, "secret"));
+		/* A line of a log, whatever stands in a source. */
+		assert_null(strpbrk(msg, "\n\033"));
 	}
 	assert_int_equal(origin_create("http://host/", &settings, &origin, msg, sizeof(msg)),
 			 -EINVAL);

@@ -465,6 +465,10 @@ static void refused_sources(void **state)
 		{ "s3://a@b/", { .anon = true }, -EINVAL },
 		{ "s3://b", { .anon = true, .endpoint = "minio:9000" }, -EINVAL },
 		{ "s3://b", { .anon = true, .endpoint = "http://u:secret@minio" }, -EINVAL },
+		{ "s3://b", { .anon = true, .endpoint = "http://a b" }, -EINVAL },
+		{ "s3://b", { .anon = true, .endpoint = "http://host:99999" }, -EINVAL },
+		{ "s3://b", { .anon = true, .endpoint = "http://\n[2Jhost" }, -EINVAL },
+		{ "s3://b", { .anon = true, .region = "x/y" }, -EINVAL },
 		{ "s3://b", { .access_key = "k" }, -EINVAL },
 		{ "s3://b", { 0 }, -EACCES },
 		{ "s3://b", { .profile = "missing" }, -EACCES },
@@ -480,6 +484,7 @@ static void refused_sources(void **state)
 				 cases[i].error);
 		assert_true(strlen(msg) > 10);
 		assert_null(strstr(msg, "secret@"));
+		assert_null(strpbrk(msg, "\n\033"));
 	}
 }
 
