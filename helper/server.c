@@ -143,6 +143,19 @@ void server_progress(struct connection *connection, json_t *progress)
 	server_send(connection, json_pack("{s:o}", "progress", progress));
 }
 
+static json_t *server_error(char *msg, int err)
+{
+	json_t *line = json_pack("{s:s, s:i}", "error", msg, "errno", -err);
+
+	if (line)
+		return line;
+	/* A name that is no UTF-8, or was cut off in the middle of a character. */
+	for (char *c = msg; *c; c++)
+		if ((unsigned char)*c > 127)
+			*c = '?';
+	return json_pack("{s:s, s:i}", "error", msg, "errno", -err);
+}
+
 static void server_request(struct connection *connection, const char *line)
 {
 	char msg[SERVER_MESSAGE] = "";
@@ -161,8 +174,9 @@ static void server_request(struct connection *connection, const char *line)
 	json_decref(request);
 	if (err) {
 		json_decref(result);
-		server_send(connection, json_pack("{s:s, s:i}", "error",
-						  *msg ? msg : strerror(-err), "errno", -err));
+		if (!*msg)
+			snprintf(msg, sizeof(msg), "%s", strerror(-err));
+		server_send(connection, server_error(msg, err));
 		return;
 	}
 	if (!result)
@@ -171,9 +185,8 @@ static void server_request(struct connection *connection, const char *line)
 	server_send(connection, result);
 }
 
-static void *server_connection(void *arg)
+void server_talk(struct connection *connection)
 {
-	struct connection *connection = arg;
 	struct server *server = connection->server;
 	cleanup_free char *line = malloc(SERVER_LINE_MAX);
 	size_t used = 0;
@@ -197,6 +210,14 @@ static void *server_connection(void *arg)
 		if (used == SERVER_LINE_MAX - 1)
 			break;
 	}
+}
+
+static void *server_connection(void *arg)
+{
+	struct connection *connection = arg;
+	struct server *server = connection->server;
+
+	server_talk(connection);
 	pthread_mutex_lock(&server->lock);
 	connection->ended = true;
 	pthread_mutex_unlock(&server->lock);

@@ -42,6 +42,8 @@ struct server {
 	unsigned int connection_count;
 };
 
+/* Reads requests, a line each, and answers them, until the other side has ended. */
+void server_talk(struct connection *connection);
 /* Sends a line; takes the reference. Sets connection->broken if nobody listens. */
 void server_send(struct connection *connection, json_t *line);
 /* The same for what is on its way: {"progress": ...}. */

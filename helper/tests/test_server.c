@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT
+#include <errno.h>
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <cmocka.h>
+
+#include "engine.h"
+#include "server_impl.h"
+
+static struct core core;
+static struct server server = { .core = &core };
+
+/* What the client reads in answer to its lines, and how much of it. */
+static ssize_t talk(const char *lines, char *answers, size_t size)
+{
+	struct connection connection = { .server = &server };
+	ssize_t used = 0, n;
+	int fds[2];
+
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	connection.fd = fds[1];
+	assert_int_equal(send(fds[0], lines, strlen(lines), 0), (ssize_t)strlen(lines));
+	assert_int_equal(shutdown(fds[0], SHUT_WR), 0);
+	server_talk(&connection);
+	close(fds[1]);
+	while ((n = recv(fds[0], answers + used, size - 1 - (size_t)used, 0)) > 0)
+		used += n;
+	answers[used] = '\0';
+	close(fds[0]);
+	return used;
+}
+
+static void requests(void **state)
+{
+	char answers[4096];
+
+	(void)state;
+	talk("{\"command\":\"mounts\"}\n", answers, sizeof(answers));
+	assert_string_equal(answers, "{\"mounts\":[],\"ok\":true}\n");
+	/* One answer each; what has no end is no request. */
+	talk("x\n\n{\"command\":1}\n{\"command\":\"mounts\",\"command\":\"mounts\"}\n{\"command\":",
+	     answers, sizeof(answers));
+	for (char *line = answers, *end; *line; line = end + 1) {
+		end = strchr(line, '\n');
+		assert_non_null(end);
+		*end = '\0';
+		assert_string_equal(line,
+				    "{\"error\":\"the request is not understood\",\"errno\":22}");
+	}
+}
+
+/* A sentence that ends within a character, since a source was long, is still an answer. */
+static void long_sentences(void **state)
+{
+	char line[2048], answers[4096], *end;
+
+	(void)state;
+	for (size_t offset = 0; offset < 3; offset++) {
+		json_t *answer;
+
+		end = stpcpy(line, "{\"command\":\"ls\",\"source\":\"");
+		end = (char *)memset(end, 'x', offset) + offset;
+		for (size_t i = 0; i < 300; i++)
+			end = stpcpy(end, "\xe2\x82\xac");
+		stpcpy(end, "\"}\n");
+		assert_true(talk(line, answers, sizeof(answers)) > 0);
+		answer = json_loads(answers, 0, NULL);
+		assert_int_equal(json_integer_value(json_object_get(answer, "errno")), EINVAL);
+		json_decref(answer);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(requests),
+		cmocka_unit_test(long_sentences),
+	};
+	struct config *config;
+	int result;
+
+	if (config_create(&config))
+		return 1;
+	core.config = config;
+	pthread_mutex_init(&core.lock, NULL);
+	result = cmocka_run_group_tests_name("server", tests, NULL, NULL);
+	config_free(config);
+	return result;
+}
