@@ -24,6 +24,7 @@ help:
 	@echo 'make demo         load a real model through wfs in a VM'
 	@echo 'make check        run the tests in VMs [T=pattern] [K=6.1|6.12] [DEBUG=1]'
 	@echo 'make check-all    every group on every kernel, the debug kernel included'
+	@echo 'make fuzz         fuzz the parsers [T=target] [SECONDS=600]'
 	@echo 'make lint         check the sources; make format: lay them out'
 	@echo 'make vm           a shell in a VM [K=...]; make reload: swap module and daemon in it'
 	@echo 'make modules      the module for one kernel [K=6.1|6.12|debug]'
@@ -66,6 +67,16 @@ tests:
 unit:
 	+@$(MAKE) -C helper O=$(build)/helper-san SANITIZE=address,undefined unit
 
+# Fuzz targets; what they find is kept in build/fuzz/.
+.PHONY: fuzz fuzz-targets
+SECONDS ?= 600
+fuzz-targets:
+	+@$(MAKE) -C helper/fuzz O=$(build)/fuzz
+
+fuzz: deps
+	+@$(MAKE) -s -j$(jobs) fuzz-targets
+	@helper/fuzz/run -s $(SECONDS) $(T)
+
 # ---- demo ------------------------------------------------------------------
 
 .PHONY: demo
@@ -81,7 +92,7 @@ demo: deps
 kernels	= $(if $(DEBUG),debug,$(if $(filter command line environment,$(origin K)),$(K)))
 build-kernels = $(filter-out debug,$(or $(kernels),6.1 6.12))
 
-built: helper tests unit
+built: helper tests unit fuzz-targets
 	+@for k in $(build-kernels); do \
 		$(MAKE) -s modules K=$$k || exit 1; \
 	done
