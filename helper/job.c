@@ -4,6 +4,7 @@
  */
 #include <curl/curl.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,8 @@
 #define JOB_INFLIGHT_BYTES (128ULL << 20)
 #define JOB_INFLIGHT_WANTS 128
 #define JOB_PROGRESS_NS	   200000000ULL
+/* All names are kept until the last is fetched; a server may give new ones for ever. */
+#define JOB_NAMES_MAX (1u << 22)
 
 struct job_file {
 	struct job_file *next;
@@ -40,6 +43,7 @@ struct job {
 	char **dirs; /* to be listed */
 	size_t dir_count, dir_size;
 	const char *dir; /* being listed */
+	uint64_t names;	 /* files and directories below the source */
 	uint64_t file_count, files_done, total, unkept, missing;
 	uint64_t progress_ns, start_ns;
 	pthread_mutex_t lock; /* what follows */
@@ -272,6 +276,13 @@ static int job_entry(void *arg, const struct origin_entry *entry)
 
 	if (job_stopped(job))
 		return -ECANCELED;
+	if (++job->names > JOB_NAMES_MAX)
+		return -E2BIG;
+	/* Nor can a program open it. */
+	if (strlen(job->dir) + 1 + strlen(entry->name) >= PATH_MAX) {
+		counter_add(hidden_keys, 1);
+		return 0;
+	}
 	if (asprintf(&path, "%s%s%s", job->dir, *job->dir ? "/" : "", entry->name) < 0)
 		return -ENOMEM;
 	if (S_ISDIR(entry->attr.mode)) {
@@ -299,6 +310,9 @@ static int job_list(struct job *job, char *msg, size_t msg_size)
 		err = ask_list(asker, job->origin, dir, job_entry, job, &skipped, msg, msg_size);
 		counter_add(hidden_keys, skipped);
 	}
+	if (err == -E2BIG)
+		snprintf(msg, msg_size, "there are more than %u names: fetch a part of them",
+			 JOB_NAMES_MAX);
 	return err;
 }
 

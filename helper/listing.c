@@ -156,7 +156,7 @@ static int page_fill(struct page *page, const struct origin_entry *entries, size
 	page->items = items;
 	page->memory = memory;
 	page->count = n;
-	page->bytes = bytes + (count + 1) * sizeof(*items) + sizeof(*page);
+	page->bytes = bytes + (count + 1) * sizeof(*items);
 	page_sort(page);
 	return 0;
 }
@@ -169,6 +169,13 @@ static void page_empty(struct page *page)
 	page->memory = NULL;
 	page->count = 0;
 	page->bytes = 0;
+}
+
+/* What is left of a page that was dropped: a token may be long. */
+static size_t page_rest(const struct page *page)
+{
+	return sizeof(*page) + (page->token ? strlen(page->token) + 1 : 0) +
+	       (page->first ? strlen(page->first) + 1 : 0);
 }
 
 struct listing *listing_create(void)
@@ -309,12 +316,12 @@ static int merge(struct listing *listing)
 	listing->count = 1;
 	listing->pages[0] = (struct page){ .items = items, .memory = memory, .count = n };
 	listing->pages[0].bytes = at + (count + 1) * sizeof(*items);
-	listing->bytes = listing->pages[0].bytes;
 	page_sort(&listing->pages[0]);
 	if (n)
 		first = strdup(items[0]->text);
 	listing->pages[0].first = first;
 	listing->pages[0].first_dir = n && S_ISDIR(items[0]->mode);
+	listing->bytes = listing->pages[0].bytes + page_rest(&listing->pages[0]);
 	return n && !first ? -ENOMEM : 0;
 }
 
@@ -368,7 +375,7 @@ int listing_add(struct listing *listing, const struct origin_entry *entries, siz
 	listing->next = next;
 	listing->complete = !next;
 	pages[listing->count++] = page;
-	listing->bytes += page.bytes;
+	listing->bytes += page.bytes + page_rest(&page);
 	if (listing->complete && !listing->ordered) {
 		r = merge(listing);
 		if (r)

@@ -43,6 +43,7 @@ struct s3_op {
 	bool any;
 
 	origin_list_fn list_done;
+	char *token; /* of the page asked for, or NULL */
 	struct origin_get get;
 	void *arg;
 };
@@ -56,6 +57,7 @@ static void op_free(struct s3_op *op)
 {
 	origin_unref(&op->origin->base);
 	free(op->key);
+	free(op->token);
 	free(op);
 }
 
@@ -257,6 +259,11 @@ static void on_list(void *arg, struct http_answer *answer)
 
 	op->list = NULL;
 	parse_list(op, answer, &page, &listing);
+	if (!answer->result.error && listing.next_token && op->token &&
+	    !strcmp(listing.next_token, op->token))
+		origin_fail(&answer->result, answer->text, -EIO, false,
+			    "s3://%s/%s: the server gives the same page of the listing for ever",
+			    op->origin->service.bucket, op->key);
 	if (answer->result.error)
 		op->list_done(op->arg, &answer->result, NULL, 0, NULL, 0);
 	else
@@ -277,7 +284,8 @@ static int s3_list(struct origin *origin, struct loop *loop, const char *path, c
 		return -ENOMEM;
 	op->list_done = done;
 	op->arg = arg;
-	err = start_list(op, token, 1000, on_list);
+	op->token = token ? strdup(token) : NULL;
+	err = token && !op->token ? -ENOMEM : start_list(op, token, 1000, on_list);
 	if (err) {
 		op_free(op);
 		return err;

@@ -50,7 +50,11 @@ require make_file "$tmp/root/model/c d%.bin" 65536 c
 require touch "$tmp/root/model/empty"
 # A server's time stamps prove a version only when they are old enough.
 require find "$tmp/root" -exec touch -d '1 hour ago' {} +
-require start_nginx "$tmp/root"
+# A directory in itself, and so on.
+require start_nginx "$tmp/root" "location /loop/ {
+	default_type application/json;
+	return 200 '[{\"name\":\"$(printf '%0250d' 0)\",\"type\":\"directory\"}]';
+}"
 all=$((big + 300000 + 65536))
 
 # ---- no daemon, wrong usage
@@ -86,6 +90,8 @@ is "$(fetched "$nginx_url/model/")" 0 "a second fetch brings nothing"
 is "$(count_gets)" "$gets" "by no GET at all"
 is "$(fetched "$nginx_url/model/a.bin")" 0 "a single object of it is found in the cache"
 is "$(wfs stat --json | field counters.cache_used_bytes)" "$all" "the cache holds them"
+check "directories that have no end are fetched as far as a path goes" wfs fetch "$nginx_url/loop/"
+is "$(grep -c 'GET 200 .*/loop/' "$nginx_log")" 17 "level by level"
 check "sync" wfs sync
 check "the metrics are served" grep -q '^wfs_origin_bytes_total [1-9]' \
 	<(curl -s http://127.0.0.1:19419/metrics)

@@ -38,6 +38,7 @@ struct fake {
 	struct origin_attr attr;
 	/* What list says: pages of names made by name_at(). */
 	unsigned int pages, per_page;
+	int token_len; /* at least */
 	void (*name_at)(unsigned int i, char *name, size_t size, struct origin_attr *attr);
 };
 
@@ -61,7 +62,7 @@ static void fake_answer_list(struct fake_call *call, const struct origin_result 
 	struct fake *f = call->fake;
 	struct origin_entry *entries = calloc(f->per_page + 1, sizeof(*entries));
 	char(*text)[300] = calloc(f->per_page + 1, sizeof(*text));
-	char token[32];
+	char token[8192];
 
 	assert_non_null(entries);
 	assert_non_null(text);
@@ -71,7 +72,7 @@ static void fake_answer_list(struct fake_call *call, const struct origin_result 
 		f->name_at(call->page * f->per_page + i, text[i], sizeof(text[i]),
 			   &entries[i].attr);
 	}
-	snprintf(token, sizeof(token), "%u", call->page + 1);
+	snprintf(token, sizeof(token), "%-*u", f->token_len, call->page + 1);
 	call->list(call->arg, result, entries, f->per_page,
 		   call->page + 1 < f->pages ? token : NULL, 0);
 	free(entries);
@@ -548,6 +549,21 @@ static void large_in_disorder(void **state)
 	assert_int_equal(readdir_part("d", "", 10, &hour), -ENOMEM);
 }
 
+/* Pages can be dropped, their tokens cannot. */
+static void long_tokens(void **state)
+{
+	(void)state;
+	names_unref(names);
+	assert_int_equal(names_create(&fake.origin, 1 << 20, &names), 0);
+	fake.pages = 1000;
+	fake.per_page = 1;
+	assert_int_equal(readdir_part("d", "n000998", 10, &hour), 0);
+	assert_string_equal(list.last, "n000999");
+	fake.token_len = 4000;
+	assert_int_equal(readdir_part("e", "n000998", 10, &hour), -ENOMEM);
+	assert_true(fake.lists < 1500);
+}
+
 static void answered_by_listing(void **state)
 {
 	(void)state;
@@ -758,6 +774,7 @@ int main(void)
 		CASE(odd_names),
 		CASE(large),
 		CASE(large_in_disorder),
+		CASE(long_tokens),
 		CASE(answered_by_listing),
 		CASE(not_answered_by_listing),
 		CASE(listing_fails),

@@ -262,6 +262,25 @@ static void pages(void **state)
 	origin_unref(origin);
 }
 
+/* A server that gives the token that it was given would be asked for ever. */
+static void circle(void **state)
+{
+	struct origin *origin = open_signed("s3://b");
+
+	(void)state;
+	faulty_fault(&server,
+		     "{\"path\":\"/b/\",\"kind\":\"status\",\"code\":200,\"body\":"
+		     "\"<ListBucketResult><IsTruncated>true</IsTruncated>"
+		     "<NextContinuationToken>t</NextContinuationToken></ListBucketResult>\"}");
+	ask_list(loop, origin, "", NULL, &ask);
+	assert_int_equal(ask.error, 0);
+	assert_string_equal(ask.token, "t");
+	ask_list(loop, origin, "", "t", &ask);
+	assert_int_equal(ask.error, -EIO);
+	assert_non_null(strstr(ask.message, "for ever"));
+	origin_unref(origin);
+}
+
 static void versions(void **state)
 {
 	struct origin *origin = open_signed("s3://b");
@@ -524,6 +543,7 @@ int main(void)
 		cmocka_unit_test_setup(impossible_names, each),
 		cmocka_unit_test_setup(directories, each),
 		cmocka_unit_test_setup(pages, each),
+		cmocka_unit_test_setup(circle, each),
 		cmocka_unit_test_setup(versions, each),
 		cmocka_unit_test_setup(unwell, each),
 		cmocka_unit_test_setup(expired, each),
