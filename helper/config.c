@@ -268,15 +268,24 @@ static int config_set_field(struct config *config, const struct config_key *key,
 	return -EINVAL;
 }
 
+static void config_free_secret(char *text)
+{
+	if (text)
+		explicit_bzero(text, strlen(text));
+	free(text);
+}
+
 static void config_free_source(struct config_source *source)
 {
+	for (size_t i = 0; i < source->header_count; i++)
+		explicit_bzero(source->headers[i], strlen(source->headers[i]));
 	free(source->prefix);
 	free(source->endpoint);
 	free(source->region);
 	free(source->profile);
 	free(source->access_key);
-	free(source->secret_key);
-	free(source->session_token);
+	config_free_secret(source->secret_key);
+	config_free_secret(source->session_token);
 	free(source->ca);
 	free(source->proxy);
 	free(source->bearer_file);

@@ -109,6 +109,7 @@ int http_header(struct curl_slist **headers, const char *name, const char *value
 	if (asprintf(&line, "%s: %s", name, value) < 0)
 		return -ENOMEM;
 	grown = curl_slist_append(*headers, line);
+	explicit_bzero(line, strlen(line));
 	free(line);
 	if (!grown)
 		return -ENOMEM;
@@ -116,14 +117,21 @@ int http_header(struct curl_slist **headers, const char *name, const char *value
 	return 0;
 }
 
+void http_headers_free(struct curl_slist *headers)
+{
+	for (struct curl_slist *line = headers; line; line = line->next)
+		explicit_bzero(line->data, strlen(line->data));
+	curl_slist_free_all(headers);
+}
+
 static void call_free(struct http_call *call)
 {
 	loop_timer_stop(call->loop, &call->stall);
 	loop_timer_stop(call->loop, &call->report);
 	curl_easy_cleanup(call->easy);
-	curl_slist_free_all(call->sent);
-	curl_slist_free_all(call->headers);
-	curl_slist_free_all(call->secrets);
+	http_headers_free(call->sent);
+	http_headers_free(call->headers);
+	http_headers_free(call->secrets);
 	free(call->body);
 	free(call->url);
 	free(call->origin_url);
@@ -537,7 +545,7 @@ static int send_request(struct http_call *call)
 	bool secret = !call->origin_url || http_url_same_host(call->origin_url, call->url);
 	int err;
 
-	curl_slist_free_all(call->sent);
+	http_headers_free(call->sent);
 	call->sent = NULL;
 	err = add_lines(&call->sent, call->headers);
 	if (!err && secret)
@@ -681,8 +689,8 @@ int http_start(const struct http_client *client, struct loop *loop,
 	int err;
 
 	if (!call) {
-		curl_slist_free_all(request->headers);
-		curl_slist_free_all(request->secrets);
+		http_headers_free(request->headers);
+		http_headers_free(request->secrets);
 		return -ENOMEM;
 	}
 	call->client = client;

@@ -75,5 +75,7 @@ void http_cancel(struct http_call *call);
 
 /* Appends "name: value" to a list. 0 or -ENOMEM. */
 int http_header(struct curl_slist **headers, const char *name, const char *value);
+/* Zeroes the lines, which may hold secrets. */
+void http_headers_free(struct curl_slist *headers);
 
 #endif /* WFS_HTTP_H */
