@@ -10,7 +10,8 @@ when its standard input closes.
 Files have paths like /dir/name; a path ending in "/" answers with nginx's listing in
 JSON, a directory without the slash redirects to it. The same files are objects of S3:
 /bucket/key; GET /bucket?list-type=2... lists. With --s3-key, requests under a bucket
-given by --s3-bucket or POST /_/s3 must be signed.
+given by --s3-bucket or POST /_/s3 must be signed. It also gives out credentials, see
+issuer.py.
 
 Control, by anybody:
     PUT    /_/file/PATH[?size=N&seed=N&etag=strong|weak|none&modified=EPOCH|none&version=ID]
@@ -24,6 +25,8 @@ Control, by anybody:
     DELETE /_/log
     GET    /_/count?method=GET&path=/x      how many of the log match
     POST   /_/s3             {"bucket": NAME, "key":, "secret":, "token":, "expired": [TOKEN]}
+                             or {"bucket": NAME, "issued": true}
+    POST   /_/issuer         see issuer.py
 
 Kinds of faults and what they take:
     status        code, headers {}, body      this answer instead
@@ -61,6 +64,8 @@ import threading
 import time
 import urllib.parse
 from xml.sax import saxutils
+
+import issuer
 
 PIECE = 4096
 
@@ -141,6 +146,7 @@ class State:
 
 
 STATE = State()
+ISSUER = issuer.Issuer()
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
@@ -190,7 +196,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.split()
         body = self.body()
         if not self.name.startswith("/_/file/"):
-            return self.answer(405)
+            self.request_body = body
+            return self.do_GET()
         name = self.name[len("/_/file"):]
         query = self.query
         modified = query.get("modified", "1600000000")
@@ -215,7 +222,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         self.split()
-        value = json.loads(self.body() or b"null")
+        self.request_body = self.body()
+        if not self.name.startswith("/_/"):
+            return self.do_GET()
+        value = json.loads(self.request_body or b"null")
+        if self.name == "/_/issuer":
+            ISSUER.set(value)
         with STATE.lock:
             if self.name == "/_/fault":
                 STATE.faults += value if isinstance(value, list) else [value]
@@ -249,6 +261,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                fault.get("body", "").encode())
         elif kind == "redirect":
             return self.answer(fault.get("code", 302), {"Location": fault["to"]})
+        if ISSUER.get(self):
+            return None
+        if self.command not in ("GET", "HEAD"):
+            return self.answer(405)
         denied = self.s3_denied()
         if denied:
             return self.answer(403, {"Content-Type": "application/xml"},
@@ -402,30 +418,52 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     # S3.
 
-    def s3_denied(self):
-        """The code of an error, or None. The signature is worked out from the request alone."""
-        parts = self.name.split("/")
-        rule = STATE.s3.get(parts[1])
-        if not rule or "key" not in rule:
-            return None
+    def authorization(self):
         fields = {}
         scheme, _, rest = self.headers.get("Authorization", "").partition(" ")
         for part in rest.split(","):
             name, _, value = part.strip().partition("=")
             fields[name] = value
-        if scheme != "AWS4-HMAC-SHA256" or "Credential" not in fields:
+        return fields if scheme == "AWS4-HMAC-SHA256" and "Credential" in fields else None
+
+    def signer(self):
+        """The access key, or None."""
+        fields = self.authorization()
+        return fields["Credential"].split("/")[0] if fields else None
+
+    def s3_denied(self):
+        """The code of an error, or None."""
+        rule = STATE.s3.get(self.name.split("/")[1])
+        if not rule or not ("key" in rule or "issued" in rule):
+            return None
+        key = self.signer()
+        if not key:
             return "AccessDenied"
-        key, day, region, service, _ = fields["Credential"].split("/")
         token = self.headers.get("x-amz-security-token")
-        if token in rule.get("expired", []):
+        if "issued" in rule:
+            keys = ISSUER.find(key)
+            if not keys or keys["token"] != token:
+                return "InvalidToken" if keys else "InvalidAccessKeyId"
+            if keys["expires"] <= time.time():
+                return "ExpiredToken"
+            rule = keys
+        elif token in rule.get("expired", []):
             return "ExpiredToken"
-        if key != rule["key"]:
+        elif key != rule["key"]:
             return "InvalidAccessKeyId"
-        if token != rule.get("token"):
+        elif token != rule.get("token"):
             return "InvalidToken"
-        names = fields["SignedHeaders"].split(";")
         needed = {"host", "x-amz-date", "x-amz-content-sha256"}
-        if token:
+        return self.wrong_signature(rule["secret"], needed, self.headers["x-amz-content-sha256"])
+
+    def wrong_signature(self, secret, needed, payload):
+        """The code of an error, or None. The signature is worked out from the request alone."""
+        fields = self.authorization()
+        if not fields:
+            return "AccessDenied"
+        _, day, region, service, _ = fields["Credential"].split("/")
+        names = fields["SignedHeaders"].split(";")
+        if self.headers.get("x-amz-security-token"):
             needed.add("x-amz-security-token")
         if not needed <= set(names):
             return "SignatureDoesNotMatch"
@@ -433,11 +471,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         canonical = "\n".join([
             self.command, self.raw_path, "&".join(f"{k}={v}" for k, v in pairs),
             *[f"{n}:{' '.join(self.headers[n].split())}" for n in names], "", ";".join(names),
-            self.headers["x-amz-content-sha256"]])
+            payload])
         date = self.headers["x-amz-date"]
         text = "\n".join(["AWS4-HMAC-SHA256", date, f"{day}/{region}/{service}/aws4_request",
                           hashlib.sha256(canonical.encode()).hexdigest()])
-        secret = ("AWS4" + rule["secret"]).encode()
+        secret = ("AWS4" + secret).encode()
         for step in (day, region, service, "aws4_request", text):
             secret = hmac.new(secret, step.encode(), hashlib.sha256).digest()
         age = abs((datetime.datetime.strptime(date, "%Y%m%dT%H%M%SZ")

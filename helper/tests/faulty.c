@@ -158,6 +158,11 @@ void faulty_s3(struct faulty *faulty, const char *json)
 	free(control(faulty, "POST", "s3", json, strlen(json)));
 }
 
+void faulty_issuer(struct faulty *faulty, const char *json)
+{
+	free(control(faulty, "POST", "issuer", json, strlen(json)));
+}
+
 void faulty_clear(struct faulty *faulty)
 {
 	free(control(faulty, "DELETE", "fault", NULL, 0));

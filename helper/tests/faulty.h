@@ -25,6 +25,8 @@ void faulty_delete(struct faulty *faulty, const char *path);
 /* JSON of POST /_/fault and POST /_/s3. */
 void faulty_fault(struct faulty *faulty, const char *json);
 void faulty_s3(struct faulty *faulty, const char *json);
+/* JSON of POST /_/issuer. */
+void faulty_issuer(struct faulty *faulty, const char *json);
 /* No faults, no log. Files stay. */
 void faulty_clear(struct faulty *faulty);
 /* How often it was asked; path in plain characters. */
