@@ -150,6 +150,8 @@ static void stat_print(const char *title, const json_t *values)
 			printf("  %-26s %lld\n", key, (long long)json_integer_value(value));
 		else if (json_is_real(value))
 			printf("  %-26s %.3f\n", key, json_real_value(value));
+		else if (!strcmp(key, "credentials"))
+			printf("  %-26s %s\n", key, json_string_value(value));
 	}
 }
 

@@ -481,6 +481,18 @@ static struct source *core_source_by_key(struct core *core, const char *key)
 	return NULL;
 }
 
+/* Who has the origin keeps it; it is not handed out any more. */
+static void core_origin_retire(struct core *core, struct origin *origin, const char *key)
+{
+	SCOPED_LOCK(&core->lock);
+	struct source *found = core_source_by_key(core, key);
+
+	if (!found || found->origin != origin)
+		return;
+	free(found->key);
+	found->key = NULL;
+}
+
 int core_origin(struct core *core, const char *source, const char *options, struct origin **ret,
 		char *msg, size_t msg_size)
 {
@@ -501,6 +513,11 @@ int core_origin(struct core *core, const char *source, const char *options, stru
 		if (found)
 			origin = origin_ref(found->origin);
 		pthread_mutex_unlock(&core->lock);
+	}
+	if (origin && origin_outdated(origin)) {
+		core_origin_retire(core, origin, key);
+		origin_unref(origin);
+		origin = NULL;
 	}
 	if (!err && !origin)
 		err = core_origin_create(core, source, values, &origin, msg, msg_size);

@@ -155,6 +155,18 @@ void origin_endpoints(struct origin *origin, endpoint_fn fn, void *arg)
 	endpoints_each(&origin->endpoints, fn, arg);
 }
 
+void origin_credentials(struct origin *origin, struct origin_credentials *ret)
+{
+	*ret = (struct origin_credentials){ .source = "none" };
+	if (origin->ops->credentials)
+		origin->ops->credentials(origin, ret);
+}
+
+bool origin_outdated(struct origin *origin)
+{
+	return origin->ops->outdated && origin->ops->outdated(origin);
+}
+
 void origin_fail(struct origin_result *result, char *text, int error, bool transient,
 		 const char *format, ...)
 {

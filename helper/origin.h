@@ -141,4 +141,14 @@ void origin_counters(struct origin *origin, struct origin_counters *ret);
 /* The servers that it was reached at, those that it redirected to included. Any thread. */
 void origin_endpoints(struct origin *origin, endpoint_fn fn, void *arg);
 
+/* Where the credentials come from, without any secret. */
+struct origin_credentials {
+	const char *source; /* as in wfs(1), stat; a constant */
+	int64_t expires;    /* seconds since 1970; 0: never, as far as is known */
+};
+/* Any thread. */
+void origin_credentials(struct origin *origin, struct origin_credentials *ret);
+/* Whether another origin, with other credentials, would be made by now. Any thread. */
+bool origin_outdated(struct origin *origin);
+
 #endif /* WFS_ORIGIN_H */

@@ -42,7 +42,10 @@ struct http_op {
 	struct loop *loop;
 	struct http_call *http;
 	char *path;
-	bool probed; /* stat: HEAD was not enough */
+	int (*send)(struct http_op *op); /* the request under way, again */
+	char *token;			 /* that it had, of bearer_file */
+	bool renewed;			 /* it was made again with another one */
+	bool probed;			 /* stat: HEAD was not enough */
 	origin_stat_fn stat_done;
 	origin_list_fn list_done;
 	struct origin_get get;
@@ -55,9 +58,17 @@ static struct origin_http *of(struct origin *origin)
 	return container_of(origin, struct origin_http, base);
 }
 
+static void token_free(char *token)
+{
+	if (token)
+		explicit_bzero(token, strlen(token));
+	free(token);
+}
+
 static void op_free(struct http_op *op)
 {
 	origin_unref(&op->origin->base);
+	token_free(op->token);
 	free(op->path);
 	free(op);
 }
@@ -111,13 +122,12 @@ static char *url_of(const struct origin_http *origin, const char *path, bool enc
 	return url;
 }
 
-/* The token as it is now: whoever renews it replaces the file. */
-static int add_bearer(const struct origin_http *origin, struct curl_slist **headers)
+/* The token as it is now, allocated: whoever renews it replaces the file. */
+static int read_token(const struct origin_http *origin, char **ret)
 {
 	cleanup_close int fd = open(origin->bearer_file, O_RDONLY | O_CLOEXEC);
-	char token[TOKEN_MAX], value[TOKEN_MAX + 8];
+	char token[TOKEN_MAX];
 	ssize_t n;
-	int err;
 
 	if (fd < 0)
 		return -EACCES;
@@ -126,15 +136,30 @@ static int add_bearer(const struct origin_http *origin, struct curl_slist **head
 		return -EACCES;
 	token[n] = '\0';
 	token[strcspn(token, "\r\n")] = '\0';
-	snprintf(value, sizeof(value), "Bearer %s", token);
-	err = http_header(headers, "Authorization", value);
+	*ret = strdup(token);
 	explicit_bzero(token, sizeof(token));
+	return *ret ? 0 : -ENOMEM;
+}
+
+static int add_bearer(struct http_op *op, struct curl_slist **headers)
+{
+	char value[TOKEN_MAX + 8];
+	int err;
+
+	token_free(op->token);
+	op->token = NULL;
+	err = read_token(op->origin, &op->token);
+	if (err)
+		return err;
+	snprintf(value, sizeof(value), "Bearer %s", op->token);
+	err = http_header(headers, "Authorization", value);
 	explicit_bzero(value, sizeof(value));
 	return err;
 }
 
-static int secrets_of(const struct origin_http *origin, struct curl_slist **ret)
+static int secrets_of(struct http_op *op, struct curl_slist **ret)
 {
+	const struct origin_http *origin = op->origin;
 	struct curl_slist *headers = NULL, *grown;
 	int err = 0;
 
@@ -146,9 +171,9 @@ static int secrets_of(const struct origin_http *origin, struct curl_slist **ret)
 			err = -ENOMEM;
 	}
 	if (!err && origin->bearer_file)
-		err = add_bearer(origin, &headers);
+		err = add_bearer(op, &headers);
 	if (err) {
-		curl_slist_free_all(headers);
+		http_headers_free(headers);
 		return err;
 	}
 	*ret = headers;
@@ -160,7 +185,7 @@ static int op_send(struct http_op *op, struct http_request *request, bool slash)
 {
 	cleanup_free char *url = url_of(op->origin, op->path, true, slash);
 	cleanup_free char *what = url_of(op->origin, op->path, false, slash);
-	int err = url && what ? secrets_of(op->origin, &request->secrets) : -ENOMEM;
+	int err = url && what ? secrets_of(op, &request->secrets) : -ENOMEM;
 
 	if (err) {
 		curl_slist_free_all(request->headers);
@@ -170,6 +195,23 @@ static int op_send(struct http_op *op, struct http_request *request, bool slash)
 	request->what = what;
 	request->arg = op;
 	return http_start(&op->origin->client, op->loop, request, &op->http);
+}
+
+/* Refused, and the token in the file is another one by now: true, it is on its way again. */
+static bool op_again(struct http_op *op, const struct http_answer *answer)
+{
+	char *token = NULL;
+	bool other;
+
+	if (answer->reply->status != 401 || op->renewed || !op->token ||
+	    read_token(op->origin, &token))
+		return false;
+	other = strcmp(token, op->token) != 0;
+	token_free(token);
+	if (!other)
+		return false;
+	op->renewed = true;
+	return !op->send(op);
 }
 
 /* stat */
@@ -192,6 +234,7 @@ static int probe(struct http_op *op)
 	int err = http_header(&request.headers, "Range", "bytes=0-0");
 
 	op->probed = true;
+	op->send = probe;
 	if (err) {
 		curl_slist_free_all(request.headers);
 		return err;
@@ -206,6 +249,8 @@ static void on_stat(void *arg, struct http_answer *answer)
 	struct http_reply reply = *answer->reply;
 	bool directory = answer->to_slash || (!result->error && !*op->path && op->origin->slash);
 
+	if (op_again(op, answer))
+		return;
 	if (directory) {
 		*result = (struct origin_result){ .status = reply.status };
 		op->attr = (struct origin_attr){ .mode = S_IFDIR };
@@ -236,10 +281,16 @@ static void on_stat(void *arg, struct http_answer *answer)
 	stat_end(op, result);
 }
 
+static int send_stat(struct http_op *op)
+{
+	struct http_request request = { .head = true, .stop_at_slash = true, .done = on_stat };
+
+	return op_send(op, &request, false);
+}
+
 static int http_stat(struct origin *origin, struct loop *loop, const char *path,
 		     origin_stat_fn done, void *arg, struct origin_call **ret_call)
 {
-	struct http_request request = { .head = true, .stop_at_slash = true, .done = on_stat };
 	struct http_op *op = op_create(origin, loop, path);
 	int err;
 
@@ -247,7 +298,8 @@ static int http_stat(struct origin *origin, struct loop *loop, const char *path,
 		return -ENOMEM;
 	op->stat_done = done;
 	op->arg = arg;
-	err = op_send(op, &request, false);
+	op->send = send_stat;
+	err = op->send(op);
 	if (err) {
 		op_free(op);
 		return err;
@@ -264,6 +316,8 @@ static void on_list(void *arg, struct http_answer *answer)
 	struct origin_result *result = &answer->result;
 	struct origin_page page = { 0 };
 
+	if (op_again(op, answer))
+		return;
 	if (!result->error && answer->body_cut) {
 		origin_fail(result, answer->text, -EFBIG, false,
 			    "%s/%s/: the listing is longer than %u MiB", op->origin->url, op->path,
@@ -290,10 +344,16 @@ static void on_list(void *arg, struct http_answer *answer)
 	op_free(op);
 }
 
+static int send_list(struct http_op *op)
+{
+	struct http_request request = { .body_max = LISTING_MAX, .done = on_list };
+
+	return op_send(op, &request, true);
+}
+
 static int http_list(struct origin *origin, struct loop *loop, const char *path, const char *token,
 		     origin_list_fn done, void *arg, struct origin_call **ret_call)
 {
-	struct http_request request = { .body_max = LISTING_MAX, .done = on_list };
 	struct http_op *op;
 	int err;
 
@@ -305,7 +365,8 @@ static int http_list(struct origin *origin, struct loop *loop, const char *path,
 		return -ENOMEM;
 	op->list_done = done;
 	op->arg = arg;
-	err = op_send(op, &request, true);
+	op->send = send_list;
+	err = op->send(op);
 	if (err) {
 		op_free(op);
 		return err;
@@ -327,28 +388,39 @@ static void on_read(void *arg, struct http_answer *answer)
 {
 	struct http_op *op = arg;
 
+	if (op_again(op, answer))
+		return;
 	op->get.done(op->get.arg, &answer->result, answer->bytes);
 	op_free(op);
+}
+
+static int send_read(struct http_op *op)
+{
+	struct http_request request = {
+		.attr = &op->attr,
+		.dst = op->get.dst,
+		.offset = op->get.offset,
+		.len = op->get.len,
+		.progress = op->get.progress ? on_progress : NULL,
+		.done = on_read,
+	};
+
+	return op_send(op, &request, false);
 }
 
 static int http_read(struct origin *origin, struct loop *loop, const struct origin_get *get,
 		     struct origin_call **ret_call)
 {
-	struct http_request request = {
-		.attr = get->attr,
-		.dst = get->dst,
-		.offset = get->offset,
-		.len = get->len,
-		.progress = get->progress ? on_progress : NULL,
-		.done = on_read,
-	};
 	struct http_op *op = op_create(origin, loop, get->path);
 	int err;
 
 	if (!op)
 		return -ENOMEM;
 	op->get = *get;
-	err = op_send(op, &request, false);
+	/* The caller's is not kept: the request may be made again. */
+	op->attr = *get->attr;
+	op->send = send_read;
+	err = op->send(op);
 	if (err) {
 		op_free(op);
 		return err;
@@ -375,10 +447,21 @@ static void http_destroy(struct origin *origin)
 	free(http);
 }
 
+static void http_credentials(struct origin *origin, struct origin_credentials *ret)
+{
+	const struct origin_http *http = of(origin);
+
+	if (http->bearer_file)
+		ret->source = "bearer_file";
+	else if (http->headers && http->headers[0])
+		ret->source = "header";
+}
+
 static const struct origin_ops http_ops = {
 	.stat = http_stat,
 	.list = http_list,
 	.read = http_read,
+	.credentials = http_credentials,
 	.destroy = http_destroy,
 };
 

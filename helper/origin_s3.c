@@ -185,8 +185,10 @@ static void stat_step(struct s3_op *op)
 		/* An empty bucket. */
 		op->attr = (struct origin_attr){ .mode = S_IFDIR };
 		result = &op->list_result;
-	} else if (op->list_result.error && result->error == -ENOENT) {
-		/* Who may not list is not told what is missing. */
+	} else if (op->list_result.error &&
+		   (result->error == -ENOENT ||
+		    (result->error == -EACCES && op->list_result.error == -EACCES))) {
+		/* Who may not list is not told what is missing. HEAD does not say why it refuses. */
 		result = &op->list_result;
 	}
 	op->stat_done(op->arg, result, &op->attr);
@@ -365,10 +367,22 @@ static void s3_destroy(struct origin *origin)
 	free(s3);
 }
 
+static void s3_credentials(struct origin *origin, struct origin_credentials *ret)
+{
+	ret->source = credentials_source(of(origin)->service.credentials, &ret->expires);
+}
+
+static bool s3_outdated(struct origin *origin)
+{
+	return credentials_outdated(of(origin)->service.credentials);
+}
+
 static const struct origin_ops s3_ops = {
 	.stat = s3_stat,
 	.list = s3_list,
 	.read = s3_read,
+	.credentials = s3_credentials,
+	.outdated = s3_outdated,
 	.destroy = s3_destroy,
 };
 

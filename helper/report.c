@@ -68,18 +68,24 @@ static void report_endpoint(void *arg, const char *name, const struct endpoint_c
 
 static void report_origin(void *arg, struct origin *origin)
 {
+	struct origin_credentials credentials;
 	struct origin_counters c;
 	json_t *list = arg, *classes = json_array(), *endpoints = json_array();
 
+	origin_credentials(origin, &credentials);
 	origin_counters(origin, &c);
 	origin_endpoints(origin, report_endpoint, endpoints);
 	for (unsigned int i = 0; i < 6; i++)
 		json_array_append_new(classes, json_integer((json_int_t)c.status_class[i]));
 	json_array_append_new(list,
-			      json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:o, s:o}", "origin",
-					origin_identity(origin), "requests", (json_int_t)c.requests,
-					"bytes", (json_int_t)c.bytes, "errors",
-					(json_int_t)c.errors, "seconds", c.seconds, "latency",
+			      json_pack("{s:s, s:s, s:o, s:I, s:I, s:I, s:f, s:f, s:o, s:o}",
+					"origin", origin_identity(origin), "credentials",
+					credentials.source, "credentials_expire",
+					credentials.expires ? json_integer(credentials.expires) :
+							      json_null(),
+					"requests", (json_int_t)c.requests, "bytes",
+					(json_int_t)c.bytes, "errors", (json_int_t)c.errors,
+					"seconds", c.seconds, "latency",
 					c.requests ? c.seconds / (double)c.requests : 0.0,
 					"status_class", classes, "endpoints", endpoints));
 }

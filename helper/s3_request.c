@@ -16,6 +16,8 @@
 struct s3_call {
 	const struct s3_service *service;
 	struct loop *loop;
+	/* One of them: the keys are waited for, or the request is under way. */
+	struct credentials_wait *wait;
 	struct http_call *http;
 	struct s3_request request; /* key and query: copies; attr: to below */
 	struct origin_attr attr;
@@ -92,6 +94,7 @@ static void on_progress(void *arg, uint64_t bytes)
 	call->request.progress(call->request.arg, bytes);
 }
 
+/* Sends the request, signed with call->keys. */
 static int send_request(struct s3_call *call)
 {
 	const struct s3_service *service = call->service;
@@ -110,13 +113,10 @@ static int send_request(struct s3_call *call)
 		what = NULL;
 		err = -ENOMEM;
 	}
-	credential_keys_clear(&call->keys);
-	if (!err)
-		err = credentials_get(service->credentials, &call->keys);
 	if (!err && call->keys.access_key)
 		err = sign(call, path, &headers);
 	if (err) {
-		curl_slist_free_all(headers);
+		http_headers_free(headers);
 		return err;
 	}
 	return http_start(&service->client, call->loop,
@@ -150,6 +150,7 @@ static const struct {
 	{ "ExpiredToken", -EACCES, false, "the session token has expired" },
 	{ "TokenRefreshRequired", -EACCES, false, "the session token has expired" },
 	{ "InvalidToken", -EACCES, false, "the session token is not valid" },
+	{ "RequestExpired", -EACCES, false, "the credentials have expired" },
 	{ "RequestTimeTooSkewed", -EACCES, false, "the clock of this machine is wrong" },
 	{ "NoSuchBucket", -ENOENT, false, "there is no such bucket" },
 	{ "NoSuchVersion", -ESTALE, false, "this version is gone" },
@@ -157,6 +158,55 @@ static const struct {
 	{ "RequestTimeout", -EIO, true, "the server timed out" },
 	{ "InternalError", -EIO, true, "the server has an internal error" },
 };
+
+/* An answer that says so of the keys, rather than of what they may do. */
+static bool says_expired(const char *code)
+{
+	static const char *const expired[] = { "ExpiredToken", "ExpiredTokenException",
+					       "TokenRefreshRequired", "InvalidToken",
+					       "RequestExpired" };
+
+	for (size_t i = 0; i < ARRAY_SIZE(expired); i++)
+		if (!strcmp(code, expired[i]))
+			return true;
+	return false;
+}
+
+/*
+ * Whether other keys may help. 400 is how Amazon says that a token has expired. HEAD has
+ * no body to say why; and servers that forget the keys of a session with its end do not
+ * know them any more.
+ */
+static bool keys_refused(const struct s3_call *call, const struct http_answer *answer)
+{
+	unsigned int status = answer->reply->status;
+	char code[64], message[128];
+
+	if (status != 400 && status != 401 && status != 403)
+		return false;
+	if (answer->reply->region[0] && strcmp(answer->reply->region, call->service->region))
+		return false;
+	s3_xml_error(answer->body, answer->body_len, code, sizeof(code), message, sizeof(message));
+	return !code[0] || says_expired(code) ||
+	       !credentials_renewable(call->service->credentials) ||
+	       (call->keys.session_token && !strcmp(code, "InvalidAccessKeyId"));
+}
+
+/* Unsigned for want of credentials: that is what is wrong. */
+static bool judge_unsigned(struct s3_call *call, struct http_answer *answer)
+{
+	char why[256];
+
+	if (call->keys.access_key || answer->result.error != -EACCES)
+		return false;
+	credentials_absence(call->service->credentials, why, sizeof(why));
+	if (!why[0])
+		return false;
+	origin_fail(&answer->result, answer->text, -EACCES, false,
+		    "s3://%s/%s: the server refuses access without credentials (%u), and %s",
+		    call->service->bucket, call->key ? call->key : "", answer->result.status, why);
+	return true;
+}
 
 static void judge(struct s3_call *call, struct http_answer *answer)
 {
@@ -174,6 +224,8 @@ static void judge(struct s3_call *call, struct http_answer *answer)
 			    key, region, call->service->region, region);
 		return;
 	}
+	if (judge_unsigned(call, answer))
+		return;
 	s3_xml_error(answer->body, answer->body_len, code, sizeof(code), message, sizeof(message));
 	for (size_t i = 0; i < ARRAY_SIZE(codes); i++) {
 		if (strcmp(code, codes[i].code))
@@ -189,16 +241,56 @@ static void judge(struct s3_call *call, struct http_answer *answer)
 			    code);
 }
 
+/* Ends a call that no answer of the server's ends. */
+static void fail(struct s3_call *call, int error, bool transient, const char *why)
+{
+	static const struct http_reply none;
+	char text[ORIGIN_MESSAGE_MAX];
+	struct http_answer answer = { .reply = &none, .url = "", .body = "", .text = text };
+
+	origin_fail(&answer.result, text, error, transient, "s3://%s/%s: %s", call->service->bucket,
+		    call->key ? call->key : "", why);
+	call->request.done(call->request.arg, &answer);
+	call_free(call);
+}
+
+static void on_keys(void *arg, const struct origin_result *result)
+{
+	struct s3_call *call = arg;
+
+	call->wait = NULL;
+	if (result->error)
+		fail(call, result->error, result->transient, result->message);
+	else if (send_request(call))
+		fail(call, -ENOMEM, true, "out of memory");
+}
+
+/* Asks for keys, other ones than those that were refused, and sends the request. */
+static int start(struct s3_call *call, bool refused)
+{
+	struct credential_keys old = call->keys;
+	int err;
+
+	call->http = NULL;
+	call->keys = (struct credential_keys){ 0 };
+	err = credentials_get(call->service->credentials, call->loop, refused ? &old : NULL,
+			      &call->keys, on_keys, call, &call->wait);
+	if (err && err != -EINPROGRESS)
+		call->keys = old;
+	else
+		credential_keys_clear(&old);
+	if (err == -EINPROGRESS)
+		return 0;
+	return err ? err : send_request(call);
+}
+
 static void on_answer(void *arg, struct http_answer *answer)
 {
 	struct s3_call *call = arg;
-	unsigned int status = answer->reply->status;
 
-	/* 400: how Amazon says that a token has expired, also to HEAD, without a body. */
-	if ((status == 400 || status == 401 || status == 403) && !call->again &&
-	    call->keys.access_key && credentials_renewed(call->service->credentials, &call->keys)) {
+	if (!call->again && keys_refused(call, answer)) {
 		call->again = true;
-		if (!send_request(call))
+		if (!start(call, true))
 			return;
 	}
 	judge(call, answer);
@@ -230,7 +322,7 @@ int s3_start(const struct s3_service *service, struct loop *loop, const struct s
 		err = call->query ? err : -ENOMEM;
 	}
 	if (!err)
-		err = send_request(call);
+		err = start(call, false);
 	if (err) {
 		call_free(call);
 		return err;
@@ -241,6 +333,9 @@ int s3_start(const struct s3_service *service, struct loop *loop, const struct s
 
 void s3_cancel(struct s3_call *call)
 {
-	http_cancel(call->http);
+	if (call->wait)
+		credentials_cancel(call->wait);
+	if (call->http)
+		http_cancel(call->http);
 	call_free(call);
 }

@@ -2,8 +2,8 @@
 /*
  * s3_request: one signed request to an S3 service, and what its answer means.
  *
- * Keys that were refused are looked up again; if there are others by then, the request
- * is made once more with them. Threads and callbacks as in http.h.
+ * The keys may have to be waited for first. When they are refused, others are asked for,
+ * and if there are any the request is made once more. Threads and callbacks as in http.h.
  */
 #ifndef WFS_S3_REQUEST_H
 #define WFS_S3_REQUEST_H

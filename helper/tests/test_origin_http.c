@@ -443,7 +443,7 @@ static const char *header_of(json_t *log, size_t i, const char *name)
 /* Credentials go to the host they are for, and nowhere else. */
 static void redirects(void **state)
 {
-	const char *headers[] = { "X-Key: secret-key", "Cookie: secret-cookie", NULL };
+	const char *headers[] = { "X-Key: key-wfssecret", "Cookie: cookie-wfssecret", NULL };
 	char token_file[] = "/tmp/wfs-test-XXXXXX", fault[256];
 	struct origin *origin;
 	struct origin_attr attr;
@@ -451,14 +451,14 @@ static void redirects(void **state)
 	int fd = mkstemp(token_file);
 
 	(void)state;
-	assert_int_equal(write(fd, "secret-token\n", 13), 13);
+	assert_int_equal(write(fd, "token-wfssecret\n", 16), 16);
 	close(fd);
 	origin = open_with("/d/", (struct origin_settings){ .headers = headers,
 							    .bearer_file = token_file });
 	assert_null(strstr(origin_identity(origin), "secret"));
 	faulty_put(&other, "/else", body, SIZE);
 	snprintf(fault, sizeof(fault),
-		 "{\"path\":\"/d/x\",\"kind\":\"redirect\",\"to\":\"%s/else?sig=secret-sig\"}",
+		 "{\"path\":\"/d/x\",\"kind\":\"redirect\",\"to\":\"%s/else?sig=sig-wfssecret\"}",
 		 other.url);
 	faulty_fault(&server, fault);
 	attr = attr_of(origin, "x");
@@ -466,8 +466,8 @@ static void redirects(void **state)
 	whole(origin, "x", &attr, 1000, 2000);
 
 	log = faulty_log(&server);
-	assert_string_equal(header_of(log, 0, "authorization"), "Bearer secret-token");
-	assert_string_equal(header_of(log, 0, "x-key"), "secret-key");
+	assert_string_equal(header_of(log, 0, "authorization"), "Bearer token-wfssecret");
+	assert_string_equal(header_of(log, 0, "x-key"), "key-wfssecret");
 	json_decref(log);
 	log = faulty_log(&other);
 	assert_int_equal(json_array_size(log), 2);
@@ -502,7 +502,7 @@ static void redirects(void **state)
 	faulty_put(&server, "/d/y", "y", 1);
 	assert_int_equal(attr_of(origin, "x").size, 1);
 	log = faulty_log(&server);
-	assert_string_equal(header_of(log, 1, "x-key"), "secret-key");
+	assert_string_equal(header_of(log, 1, "x-key"), "key-wfssecret");
 	json_decref(log);
 	faulty_fault(&server, "{\"path\":\"/d/y\",\"kind\":\"redirect\",\"to\":\"/d/x\"}");
 	ask_stat(loop, origin, "x", &ask);
@@ -518,6 +518,76 @@ static void redirects(void **state)
 	log = faulty_log(&server);
 	assert_string_equal(header_of(log, 0, "authorization"), "Bearer newer");
 	json_decref(log);
+	unlink(token_file);
+	origin_unref(origin);
+}
+
+static void on_stat(void *arg, const struct origin_result *result, const struct origin_attr *attr)
+{
+	struct ask *got = arg;
+
+	got->error = result->error;
+	got->status = result->status;
+	got->attr = *attr;
+	loop_stop(loop);
+}
+
+static void write_token(const char *path, const char *token)
+{
+	FILE *f = fopen(path, "w");
+
+	assert_non_null(f);
+	fputs(token, f);
+	fclose(f);
+}
+
+/* Renewed between a request and its refusal: made again with the token that is there by then. */
+static void bearer_renewed(void **state)
+{
+	char token_file[] = "/tmp/wfs-test-XXXXXX";
+	struct origin_call *call;
+	struct origin_credentials credentials;
+	struct origin_attr attr;
+	struct origin *origin;
+	int fd = mkstemp(token_file);
+	json_t *log;
+
+	(void)state;
+	close(fd);
+	write_token(token_file, "old-wfssecret");
+	origin = open_with("/d/", (struct origin_settings){ .bearer_file = token_file });
+	origin_credentials(origin, &credentials);
+	assert_string_equal(credentials.source, "bearer_file");
+	attr = attr_of(origin, "x");
+	faulty_clear(&server);
+	faulty_fault(&server, "{\"path\":\"/d/x\",\"kind\":\"status\",\"code\":401,\"times\":1}");
+	assert_int_equal(origin_stat(origin, loop, "x", on_stat, &ask, &call), 0);
+	write_token(token_file, "new-wfssecret\n");
+	assert_int_equal(loop_run(loop), 0);
+	assert_int_equal(ask.error, 0);
+	assert_int_equal(ask.attr.size, SIZE);
+	log = faulty_log(&server);
+	assert_int_equal(json_array_size(log), 2);
+	assert_string_equal(header_of(log, 0, "authorization"), "Bearer old-wfssecret");
+	assert_string_equal(header_of(log, 1, "authorization"), "Bearer new-wfssecret");
+	json_decref(log);
+
+	/* The same token: refused, after one attempt. */
+	faulty_clear(&server);
+	faulty_fault(&server, "{\"path\":\"/d/x\",\"kind\":\"status\",\"code\":401}");
+	read_range(origin, "x", &attr, 0, 1000);
+	assert_int_equal(ask.error, -EACCES);
+	assert_int_equal(faulty_count(&server, "GET", "/d/x"), 1);
+	origin_unref(origin);
+
+	/* One that is another one each time it is read: once more, not for ever. */
+	origin = open_with("/d/", (struct origin_settings){
+					  .bearer_file = "/proc/sys/kernel/random/uuid" });
+	faulty_clear(&server);
+	faulty_fault(&server, "{\"path\":\"/d/x\",\"kind\":\"status\",\"code\":401}");
+	ask_stat(loop, origin, "x", &ask);
+	assert_int_equal(ask.error, -EACCES);
+	assert_int_equal(faulty_count(&server, "HEAD", "/d/x"), 2);
 	unlink(token_file);
 	origin_unref(origin);
 }
@@ -714,6 +784,7 @@ int main(void)
 		cmocka_unit_test_setup(weak, each),
 		cmocka_unit_test_setup(no_head, each),
 		cmocka_unit_test_setup(redirects, each),
+		cmocka_unit_test_setup(bearer_renewed, each),
 		cmocka_unit_test_setup(tls, each),
 		cmocka_unit_test_setup(proxy, each),
 		cmocka_unit_test_setup(no_proxy, each),

@@ -16,7 +16,7 @@
 #include "ask.h"
 #include "faulty.h"
 
-#define KEYS "{\"bucket\":\"b\",\"key\":\"AK\",\"secret\":\"SK+/secret\""
+#define KEYS "{\"bucket\":\"b\",\"key\":\"AK\",\"secret\":\"SK+/wfssecret\""
 
 static struct faulty server;
 static struct loop *loop;
@@ -37,7 +37,7 @@ static struct origin *open_with(const char *source, struct origin_settings setti
 static struct origin *open_signed(const char *source)
 {
 	return open_with(source, (struct origin_settings){ .access_key = "AK",
-							   .secret_key = "SK+/secret" });
+							   .secret_key = "SK+/wfssecret" });
 }
 
 static void put(const char *path, const char *text)
@@ -76,6 +76,7 @@ static int set_up(void **state)
 	unsetenv("AWS_DEFAULT_REGION");
 	setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent", 1);
 	setenv("AWS_CONFIG_FILE", "/nonexistent", 1);
+	setenv("AWS_EC2_METADATA_DISABLED", "true", 1);
 	assert_int_equal(loop_create(&loop, 64), 0);
 	faulty_start(&server);
 	return 0;
@@ -123,8 +124,8 @@ static void refused_keys(void **state)
 	static const struct {
 		const char *key, *secret, *says;
 	} cases[] = {
-		{ "AK", "wrong-secret", "secret key is wrong" },
-		{ "other", "SK+/secret", "does not know the access key" },
+		{ "AK", "wrong-wfssecret", "secret key is wrong" },
+		{ "other", "SK+/wfssecret", "does not know the access key" },
 		{ NULL, NULL, "refuses access" },
 	};
 
@@ -140,9 +141,10 @@ static void refused_keys(void **state)
 		assert_int_equal(ask.error, -EACCES);
 		assert_false(ask.transient);
 		assert_non_null(strstr(ask.message, cases[i].says));
-		assert_null(strstr(ask.message, "wrong-secret"));
+		assert_null(strstr(ask.message, "wrong-wfssecret"));
 		ask_stat(loop, origin, "x", &ask);
 		assert_int_equal(ask.error, -EACCES);
+		assert_non_null(strstr(ask.message, cases[i].says));
 		assert_null(strstr(origin_identity(origin), "ecret"));
 		origin_unref(origin);
 	}
@@ -358,7 +360,7 @@ static void write_keys(const char *path, const char *token)
 
 	assert_non_null(f);
 	fprintf(f,
-		"[default]\naws_access_key_id = AK\naws_secret_access_key = SK+/secret\n"
+		"[default]\naws_access_key_id = AK\naws_secret_access_key = SK+/wfssecret\n"
 		"aws_session_token = %s\n",
 		token);
 	fclose(f);
@@ -489,7 +491,6 @@ static void refused_sources(void **state)
 		{ "s3://b", { .anon = true, .endpoint = "http://\n[2Jhost" }, -EINVAL },
 		{ "s3://b", { .anon = true, .region = "x/y" }, -EINVAL },
 		{ "s3://b", { .access_key = "k" }, -EINVAL },
-		{ "s3://b", { 0 }, -EACCES },
 		{ "s3://b", { .profile = "missing" }, -EACCES },
 	};
 
