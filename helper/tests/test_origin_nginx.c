@@ -29,6 +29,7 @@ static char dir[] = "/tmp/wfs-test-XXXXXX";
 static char body[SIZE], dst[SIZE];
 static struct ask ask;
 static pid_t nginx;
+static unsigned int tls_port;
 
 static unsigned int free_port(void)
 {
@@ -55,6 +56,15 @@ static void put(const char *name, const void *bytes, size_t len, time_t age)
 	close(fd);
 }
 
+static void make_certificate(void)
+{
+	assert_int_equal(system("openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 "
+				"-nodes -days 2 -subj /CN=test -addext "
+				"subjectAltName=IP:127.0.0.1 -keyout key.pem -out ca.pem "
+				"2>/dev/null"),
+			 0);
+}
+
 static void start_nginx(unsigned int port)
 {
 	FILE *f = fopen("nginx.conf", "w");
@@ -66,8 +76,11 @@ static void start_nginx(unsigned int port)
 		"http { access_log off; client_body_temp_path t1; proxy_temp_path t2;\n"
 		"fastcgi_temp_path t3; uwsgi_temp_path t4; scgi_temp_path t5;\n"
 		"server { listen 127.0.0.1:%u; root %s/www; autoindex on; autoindex_format json;\n"
-		"location /plain/ { autoindex off; } } }\n",
-		port, dir);
+		"location /plain/ { autoindex off; } }\n"
+		"server { listen 127.0.0.1:%u ssl; root %s/www; ssl_certificate ca.pem;\n"
+		"ssl_certificate_key key.pem; location /down/ {\n"
+		"return 302 http://127.0.0.1:%u/; } } }\n",
+		port, dir, tls_port, dir, port);
 	fclose(f);
 	nginx = fork();
 	assert_true(nginx >= 0);
@@ -98,6 +111,8 @@ static int set_up(void **state)
 	put("www/odd #?%25+&\xc3\xa9\n\xff\"\\", "odd", 3, 3600);
 	assert_int_equal(mkdir("www/sub", 0755), 0);
 	assert_int_equal(mkdir("www/plain", 0755), 0);
+	make_certificate();
+	tls_port = free_port();
 	start_nginx(port);
 	snprintf(source, sizeof(source), "http://127.0.0.1:%u/", port);
 	assert_int_equal(origin_create(source, NULL, &origin, msg, sizeof(msg)), 0);
@@ -196,12 +211,53 @@ static void freshness(void **state)
 	put("www/x", body, SIZE, 3600);
 }
 
+/* Whoever signed its own certificate is believed when ca= names it, and not before. */
+static void tls(void **state)
+{
+	const char *headers[] = { "X-Key: key-wfssecret", NULL };
+	struct origin_settings settings = { .headers = headers };
+	struct origin *secure;
+	struct origin_attr attr;
+	char source[64], msg[512];
+
+	(void)state;
+	snprintf(source, sizeof(source), "https://127.0.0.1:%u/", tls_port);
+	assert_int_equal(origin_create(source, &settings, &secure, msg, sizeof(msg)), 0);
+	ask_stat(loop, secure, "x", &ask);
+	assert_int_equal(ask.error, -EACCES);
+	assert_false(ask.transient);
+	assert_non_null(strstr(ask.message, "ca="));
+	origin_unref(secure);
+
+	settings.ca = "ca.pem";
+	assert_int_equal(origin_create(source, &settings, &secure, msg, sizeof(msg)), 0);
+	ask_stat(loop, secure, "x", &ask);
+	assert_string_equal(ask.message, "");
+	attr = ask.attr;
+	ask_read(loop, secure, "x", &attr, 5, 1000, dst, &ask);
+	assert_string_equal(ask.message, "");
+	assert_memory_equal(dst, body + 5, 1000);
+	/* From https to http leads no redirect. */
+	ask_stat(loop, secure, "down/x", &ask);
+	assert_int_equal(ask.error, -EACCES);
+	assert_non_null(strstr(ask.message, "plain http"));
+	origin_unref(secure);
+
+	/* For a name that is not in the certificate it is no use. */
+	snprintf(source, sizeof(source), "https://localhost:%u/", tls_port);
+	assert_int_equal(origin_create(source, &settings, &secure, msg, sizeof(msg)), 0);
+	ask_stat(loop, secure, "x", &ask);
+	assert_int_equal(ask.error, -EACCES);
+	origin_unref(secure);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names),
 		cmocka_unit_test(reads),
 		cmocka_unit_test(freshness),
+		cmocka_unit_test(tls),
 	};
 
 	return cmocka_run_group_tests_name("origin_nginx", tests, set_up, tear_down);
