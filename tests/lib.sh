@@ -21,6 +21,8 @@
 #	# systemd: yes		systemd is process 1 in the group's VM
 #	# alone: yes		no other VM beside it: for what is measured in time
 #
+# Secrets that a file makes up have "wfssecret" in them, see secrets.sh.
+#
 # Each file starts with no module loaded, no daemon, an empty cache directory and
 # no configuration. What it starts is ended by the runner afterwards.
 
@@ -36,6 +38,8 @@ else
 	# shellcheck disable=SC2034
 	bin=$tests/../build/tests
 fi
+# No test asks the machine that it runs on for credentials.
+export AWS_EC2_METADATA_DISABLED=true
 # Slow kernels get more time: every bound below is multiplied by this.
 time_scale=${WFS_TIME_SCALE:-1}
 tmp=${WFS_TEST_TMP:-$(mktemp -d)}

@@ -5,7 +5,7 @@
 #
 # Run test scripts one after another in a VM (tests/run starts this), each from a
 # clean state and followed by a check that it left none: nothing mounted, no
-# process, the module unloaded, a quiet kernel log. Prints TAP lines that carry the
+# process, the module unloaded, a quiet kernel log; and no secret anywhere. Prints TAP lines that carry the
 # file's name, and for each file
 #
 #	# begin NAME
@@ -16,6 +16,7 @@
 
 tests=$(cd "$(dirname "$0")" && pwd)
 . /.vm/guest-lib
+. "$tests/secrets.sh"
 [ ! -e "$tests/env" ] || . "$tests/env"
 if [ -n "${WFS_TRANSPORT-}" ] && [ -d /run/systemd/system ]; then
 	systemctl set-environment WFS_TRANSPORT="$WFS_TRANSPORT"
@@ -101,6 +102,22 @@ show_processes() {
 	done <"$group/cgroup.procs" 2>/dev/null
 }
 
+# leaks: the places that show a secret of the tests, while the daemon still runs.
+leaks() {
+	local pid
+
+	grep -alE "$secret_pattern" /var/log/wfsd.log /proc/mounts /sys/kernel/debug/wfs/* 2>/dev/null
+	find /run/wfs /var/cache/wfs/index /var/cache/wfs/*/index -type f \
+		-exec grep -alE "$secret_pattern" {} + 2>/dev/null
+	dmesg | grep -qE "$secret_pattern" && echo "the kernel log"
+	journalctl -q -o cat 2>/dev/null | grep -qE "$secret_pattern" && echo "the journal"
+	for pid in $(pgrep -x 'wfsd|wfs|mount.wfs'); do
+		tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qE "$secret_pattern" &&
+			echo "the arguments of process $pid"
+	done
+	find / /root /tmp /var/tmp /var/crash -maxdepth 1 -type f -name 'core*' 2>/dev/null
+}
+
 # unmount_new: everything mounted since the session began, last first.
 unmount_new() {
 	local dir
@@ -166,6 +183,10 @@ run_file() {
 		show_processes
 		kill -TERM "$pid" 2>/dev/null
 		wait_until 10 gone "$pid"
+	fi
+	leaks >"$saved/leaks"
+	if [ -s "$saved/leaks" ]; then
+		finding "a secret shows, or a core file lies about: $(tr '\n' ' ' <"$saved/leaks")"
 	fi
 	clean || clean=0
 	# Whoever holds the output open is gone now, or never goes.
