@@ -224,8 +224,8 @@ static struct wfs_listing *load_listing(struct inode *dir)
 	struct wfs_listing *listing;
 	char after[WFS_NAME_MAX + 1] = "";
 	u64 bytes = 0;
-	int err = -ENOMEM;
 	bool eof = false;
+	int err;
 
 	listing = kzalloc(sizeof(*listing), GFP_KERNEL);
 	if (!listing)
@@ -239,6 +239,7 @@ static struct wfs_listing *load_listing(struct inode *dir)
 		const struct wfs_dirent *ent;
 		u32 len, i;
 
+		err = -ENOMEM;
 		if (!chunk)
 			goto fail;
 		err = wfs_ask_readdir(wsb, WFS_I(dir)->path, after, &chunk->page, &len);
