@@ -94,6 +94,7 @@ struct wfs_window *wfs_window_alloc(const struct wfs_geometry *geo, u32 window, 
 	win->blocks = blocks;
 	win->units = 1U << (geo->block_shift - WFS_UNIT_SHIFT);
 	win->nsums = (bytes + WFS_UNIT_SIZE - 1) >> WFS_UNIT_SHIFT;
+	wfs_held(WFS_HELD_STATES, struct_size(win, st, blocks));
 	return win;
 }
 
@@ -116,13 +117,27 @@ static void lru_touch(struct wfs_window *win)
 	spin_unlock(&sums_lock);
 }
 
+static u64 *take_sums(struct wfs_window *win)
+{
+	u64 *sums = win->sums;
+	u32 i;
+
+	if (sums)
+		wfs_held(WFS_HELD_SUMS, -(long)(win->nsums * sizeof(*sums)));
+	win->sums = NULL;
+	for (i = 0; i < win->blocks; i++)
+		atomic_and(~ST_SUMS, &win->st[i]);
+	return sums;
+}
+
 /* No reader, pin or shrinker may be left (the shrinker is kept off by lru_del()). */
 void wfs_window_free(struct wfs_window *win)
 {
 	if (!win)
 		return;
 	lru_del(win);
-	kvfree(win->sums);
+	kvfree(take_sums(win));
+	wfs_held(WFS_HELD_STATES, -(long)struct_size(win, st, win->blocks));
 	kvfree(win);
 }
 
@@ -234,19 +249,9 @@ u64 *wfs_window_give_sums(struct wfs_window *win, u64 *sums)
 	if (win->sums)
 		return sums;
 	win->sums = sums;
+	wfs_held(WFS_HELD_SUMS, win->nsums * sizeof(*sums));
 	lru_touch(win);
 	return NULL;
-}
-
-static u64 *take_sums(struct wfs_window *win)
-{
-	u64 *sums = win->sums;
-	u32 i;
-
-	win->sums = NULL;
-	for (i = 0; i < win->blocks; i++)
-		atomic_and(~ST_SUMS, &win->st[i]);
-	return sums;
 }
 
 void wfs_window_drop_sums(struct wfs_window *win)

@@ -12,6 +12,7 @@
  */
 #include <linux/bvec.h>
 #include <linux/cred.h>
+#include <linux/delay.h>
 #include <linux/file.h>
 #include <linux/huge_mm.h>
 #include <linux/magic.h>
@@ -223,6 +224,23 @@ static void mark_bad(struct wfs_cread *cr, u64 block)
 
 static void submit(struct wfs_cread *cr);
 
+/* What was read well, as if the disk had done less. */
+static void inject_result(struct wfs_cread *cr)
+{
+	if (wfs_inject(WFS_INJECT_READ_LATE))
+		msleep(200);
+	if (cr->result != cr->len)
+		return;
+	if (wfs_inject(WFS_INJECT_READ_ERROR))
+		cr->result = -EIO;
+	else if (wfs_inject(WFS_INJECT_READ_SHORT))
+		cr->result -= ALIGNMENT;
+	else
+		return;
+	/* Not tried again. */
+	cr->waited = true;
+}
+
 static void cread_work(struct work_struct *work)
 {
 	struct wfs_cread *cr = container_of(work, struct wfs_cread, work);
@@ -230,6 +248,7 @@ static void cread_work(struct work_struct *work)
 	struct wfs_seg *seg, *next;
 	bool good;
 
+	inject_result(cr);
 	if (cr->result != cr->len && !cr->waited) {
 		/* It would have blocked, wholly or half-way: from here it may. */
 		cr->waited = true;
@@ -306,7 +325,10 @@ static void submit(struct wfs_cread *cr)
 	refcount_inc(&cr->refs);
 	nofs = memalloc_nofs_save();
 	old = override_creds(cr->cf->cred);
-	ret = vfs_iocb_iter_read(cr->cf->file, &cr->iocb, &iter);
+	if (!cr->waited && wfs_inject(WFS_INJECT_READ_AGAIN))
+		ret = -EAGAIN;
+	else
+		ret = vfs_iocb_iter_read(cr->cf->file, &cr->iocb, &iter);
 	revert_creds(old);
 	memalloc_nofs_restore(nofs);
 	if (ret != -EIOCBQUEUED)

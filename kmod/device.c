@@ -88,7 +88,8 @@ static void fetch_task_work(struct io_uring_cmd *ioucmd, unsigned int issue_flag
 	struct parked *p = to_parked(ioucmd);
 	struct wfs_session *ses = p->dev->ses;
 	/* The submitter, or its ring, is going away: no request for it. */
-	bool gone = current->flags & (PF_EXITING | PF_KTHREAD) || issue_flags & WFS_TASK_DEAD;
+	bool gone = current->flags & (PF_EXITING | PF_KTHREAD) || issue_flags & WFS_TASK_DEAD ||
+		    wfs_inject(WFS_INJECT_FETCH);
 	int n = -ECANCELED;
 
 	if (!gone) {

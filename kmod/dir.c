@@ -21,6 +21,7 @@ struct chunk {
 	struct list_head link;
 	u64 first; /* number of its first entry */
 	struct wfs_readdir_reply *page;
+	u32 len; /* of the page */
 };
 
 /* Immutable once made; shared by the directory and its open files. */
@@ -201,6 +202,7 @@ void wfs_listing_put(struct wfs_listing *listing)
 	if (!refcount_dec_and_test(&listing->refs))
 		return;
 	list_for_each_entry_safe(chunk, next, &listing->chunks, link) {
+		wfs_held(WFS_HELD_LISTINGS, -(long)(sizeof(*chunk) + chunk->len));
 		kvfree(chunk->page);
 		kfree(chunk);
 	}
@@ -237,16 +239,17 @@ static struct wfs_listing *load_listing(struct inode *dir)
 	while (!eof) {
 		struct chunk *chunk = kzalloc(sizeof(*chunk), GFP_KERNEL);
 		const struct wfs_dirent *ent;
-		u32 len, i;
+		u32 i;
 
 		err = -ENOMEM;
 		if (!chunk)
 			goto fail;
-		err = wfs_ask_readdir(wsb, WFS_I(dir)->path, after, &chunk->page, &len);
+		err = wfs_ask_readdir(wsb, WFS_I(dir)->path, after, &chunk->page, &chunk->len);
 		if (err) {
 			kfree(chunk);
 			goto fail;
 		}
+		wfs_held(WFS_HELD_LISTINGS, sizeof(*chunk) + chunk->len);
 		chunk->first = listing->count;
 		list_add_tail(&chunk->link, &listing->chunks);
 		listing->count += chunk->page->count;
@@ -259,7 +262,7 @@ static struct wfs_listing *load_listing(struct inode *dir)
 			}
 			ent = next_entry(ent);
 		}
-		bytes += len;
+		bytes += chunk->len;
 		err = -EFBIG;
 		if (bytes > LISTING_MAX)
 			goto fail;

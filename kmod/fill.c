@@ -115,6 +115,8 @@ int wfs_deliver(struct wfs_session *ses, const struct wfs_cmd *cmd)
 	nreq = to_nreq(req);
 	node = req->node;
 	err = check_deliver(node, req, cmd, &unit, &units);
+	if (!err && wfs_inject(WFS_INJECT_DELIVER))
+		err = -ENOMEM;
 	if (err)
 		goto put;
 
@@ -272,7 +274,7 @@ int wfs_stored(struct wfs_session *ses, const struct wfs_cmd *cmd)
 	if (err)
 		goto put;
 	/* Without room for sums the block is cached all the same; they are asked for later. */
-	if (!READ_ONCE(win->sums))
+	if (!READ_ONCE(win->sums) && !wfs_inject(WFS_INJECT_SUMS))
 		room = kvmalloc_array(win->nsums, sizeof(u64), GFP_NOFS | __GFP_NOWARN);
 
 	spin_lock(&node->lock);

@@ -31,6 +31,7 @@ static void free_io(struct wfs_io *io)
 	wfs_node_put(io->node);
 	if (io->kind == WFS_IO_READ)
 		wfs_sb_busy_put(wsb);
+	wfs_held(WFS_HELD_FOLIOS, -(long)struct_size(io, segs, io->nsegs));
 	kvfree(io);
 }
 
@@ -163,6 +164,7 @@ static struct wfs_io *alloc_io(struct wfs_node *node, enum wfs_io_kind kind, u32
 	io->kind = kind;
 	io->node = wfs_node_get(node);
 	io->nsegs = nsegs;
+	wfs_held(WFS_HELD_FOLIOS, struct_size(io, segs, nsegs));
 	for (i = 0; i < nsegs; i++) {
 		INIT_LIST_HEAD(&io->segs[i].link);
 		io->segs[i].io = io;
@@ -544,6 +546,8 @@ static void submit_req(struct route *r, bool held)
 
 	if (prefetch)
 		end_seg(r->seg, 0);
+	if (held)
+		wfs_inject_late(WFS_INJECT_SUBMIT, 0);
 	if (held)
 		wfs_req_submit_held(&nreq->req, timeout_s);
 	else

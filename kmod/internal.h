@@ -30,6 +30,7 @@
 #include <linux/xarray.h>
 
 #include "../uapi/wfs.h"
+#include "debugfs.h"
 
 struct genl_info;
 struct mem_cgroup;

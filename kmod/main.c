@@ -36,6 +36,7 @@ static int __init wfs_init(void)
 	err = wfs_super_init();
 	if (err)
 		goto no_super;
+	wfs_debugfs_init();
 	return 0;
 
 no_super:
@@ -57,6 +58,7 @@ no_stats:
 
 static void __exit wfs_exit(void)
 {
+	wfs_debugfs_exit();
 	wfs_super_exit();
 	wfs_device_exit();
 	wfs_upcall_exit();

@@ -45,6 +45,7 @@ static void call_free(struct wfs_req *req)
 {
 	struct call *call = to_call(req);
 
+	wfs_held(WFS_HELD_REQUESTS, -(long)sizeof(*call));
 	kfree(call->str1);
 	kfree(call->str2);
 	kvfree(call->page);
@@ -233,9 +234,10 @@ static int ask(struct wfs_sb *wsb, const struct wfs_req_ops *ops, u32 opcode, co
 	/* It would wait for itself. */
 	if (wfs_is_helper())
 		return -EDEADLK;
-	call = kzalloc(sizeof(*call), GFP_KERNEL);
+	call = wfs_inject(WFS_INJECT_REQUEST) ? NULL : kzalloc(sizeof(*call), GFP_KERNEL);
 	if (!call)
 		return -ENOMEM;
+	wfs_held(WFS_HELD_REQUESTS, sizeof(*call));
 	init_completion(&call->done);
 	wfs_req_init(&call->req, ops, opcode, wsb, NULL);
 	call->str1 = kstrdup(str1, GFP_KERNEL);

@@ -25,6 +25,11 @@ static struct wfs_nreq *to_nreq(struct wfs_req *req)
 	return container_of(req, struct wfs_nreq, req);
 }
 
+static long node_bytes(const struct wfs_node *node)
+{
+	return sizeof(*node) + strlen(node->path) + strlen(node->version) + 2;
+}
+
 /**
  * wfs_node_create() - a node for a new inode
  * @inode: not hashed yet; the node never takes a reference to it
@@ -66,6 +71,7 @@ int wfs_node_create(struct inode *inode, const char *path, const char *version, 
 	INIT_LIST_HEAD(&node->held);
 	INIT_LIST_HEAD(&node->link);
 	atomic64_inc(&wsb->nodes);
+	wfs_held(WFS_HELD_NODES, node_bytes(node));
 	spin_lock(&nodes_lock);
 	hash_add(nodes, &node->hash, node->id);
 	spin_unlock(&nodes_lock);
@@ -105,6 +111,7 @@ static void free_node(struct wfs_node *node)
 	if (node->cf)
 		wfs_cachefile_put(node->cf);
 	mem_cgroup_put(node->memcg);
+	wfs_held(WFS_HELD_NODES, -node_bytes(node));
 	kfree(node->path);
 	kfree(node->version);
 	kfree(node);
@@ -188,6 +195,7 @@ static struct wfs_nreq *nreq_alloc(gfp_t gfp)
 	struct wfs_nreq *nreq = kzalloc(sizeof(*nreq), gfp);
 
 	if (nreq) {
+		wfs_held(WFS_HELD_REQUESTS, sizeof(*nreq));
 		INIT_LIST_HEAD(&nreq->segs);
 		INIT_LIST_HEAD(&nreq->link);
 	}
@@ -196,6 +204,8 @@ static struct wfs_nreq *nreq_alloc(gfp_t gfp)
 
 struct wfs_nreq *wfs_nreq_alloc(void)
 {
+	if (wfs_inject(WFS_INJECT_REQUEST))
+		return NULL;
 	return nreq_alloc(GFP_NOFS);
 }
 
@@ -205,6 +215,7 @@ void wfs_nreq_free(struct wfs_req *req)
 
 	if (nreq->cf)
 		wfs_cachefile_put(nreq->cf);
+	wfs_held(WFS_HELD_REQUESTS, -(long)sizeof(*nreq));
 	kfree(nreq);
 }
 

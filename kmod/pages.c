@@ -116,6 +116,11 @@ const struct address_space_operations wfs_aops = {
 	.direct_IO = noop_direct_IO,
 };
 
+static struct folio *alloc_folio(gfp_t gfp, unsigned int order)
+{
+	return wfs_inject(WFS_INJECT_FOLIO) ? NULL : filemap_alloc_folio(gfp, order);
+}
+
 /**
  * wfs_page_cache_add() - add one folio and begin to read it
  * @inode: a file
@@ -138,7 +143,7 @@ int wfs_page_cache_add(struct inode *inode, pgoff_t index, unsigned int order)
 	       round_down(index, 1UL << order) + (1UL << order) - 1 > last)
 		order--;
 	index = round_down(index, 1UL << order);
-	folio = filemap_alloc_folio(gfp, order);
+	folio = alloc_folio(gfp, order);
 	if (!folio)
 		return -ENOMEM;
 	filemap_invalidate_lock_shared(mapping);
@@ -195,7 +200,7 @@ size_t wfs_page_cache_offer(struct inode *inode, loff_t pos, size_t len,
 		while (order > WFS_MIN_FOLIO_ORDER && len <= PAGE_SIZE << (order - 1))
 			order--;
 		n = min_t(size_t, len, PAGE_SIZE << order);
-		folio = filemap_alloc_folio(gfp, order);
+		folio = alloc_folio(gfp, order);
 		if (!folio)
 			break;
 		err = filemap_add_folio(mapping, folio, index, gfp);

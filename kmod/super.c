@@ -180,6 +180,7 @@ static int fill_super(struct super_block *sb, const struct wfs_attr *attr)
 	if (!sb->s_root)
 		return -ENOMEM;
 	wsb->sb = sb;
+	wfs_inject_late(WFS_INJECT_MOUNT, wsb->asked_gen);
 	spin_lock(&mounts_lock);
 	list_add_tail(&wsb->link, &mounts);
 	spin_unlock(&mounts_lock);

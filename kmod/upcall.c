@@ -385,6 +385,7 @@ int wfs_commit(struct wfs_session *ses, const struct wfs_cmd *cmd)
 	if (!req)
 		return -ENOENT;
 
+	wfs_inject_late(WFS_INJECT_COMMIT, ses->gen);
 	/* Taken or refused by the kind of request; most expect no payload with an error. */
 	status = check_status(cmd->status);
 	if (req->ops->reply)
