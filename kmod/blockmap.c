@@ -26,6 +26,7 @@
 static LIST_HEAD(sums_lru);
 static DEFINE_SPINLOCK(sums_lock);
 static unsigned long sums_windows;
+static bool sums_kept;
 static struct shrinker *sums_shrinker;
 
 u64 wfs_geo_blocks(const struct wfs_geometry *geo)
@@ -289,9 +290,18 @@ void wfs_window_forget(struct wfs_window *win, bool all)
 	}
 }
 
+/*
+ * Without sums a cached block cannot be checked, and so not be served, before a helper
+ * tells them again: while there is none, memory pressure has to do without them.
+ */
+void wfs_sums_keep(bool keep)
+{
+	WRITE_ONCE(sums_kept, keep);
+}
+
 static unsigned long sums_count(struct shrinker *shrinker, struct shrink_control *sc)
 {
-	unsigned long n = READ_ONCE(sums_windows);
+	unsigned long n = READ_ONCE(sums_kept) ? 0 : READ_ONCE(sums_windows);
 
 	return n ?: SHRINK_EMPTY;
 }
@@ -301,7 +311,7 @@ static unsigned long sums_scan(struct shrinker *shrinker, struct shrink_control 
 	unsigned long freed = 0;
 	unsigned long left = sc->nr_to_scan;
 
-	while (left--) {
+	while (left-- && !READ_ONCE(sums_kept)) {
 		struct wfs_window *win;
 		u64 *sums = NULL;
 

@@ -364,6 +364,8 @@ u64 *wfs_window_give_sums(struct wfs_window *win, u64 *sums);
 void wfs_window_drop_sums(struct wfs_window *win);
 /* A new session: what only the last one knew is unknown again; all of it if @all. */
 void wfs_window_forget(struct wfs_window *win, bool all);
+/* Whether sums that are dropped could not be asked for again. */
+void wfs_sums_keep(bool keep);
 int wfs_blockmap_init(void);
 void wfs_blockmap_exit(void);
 

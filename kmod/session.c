@@ -79,8 +79,10 @@ static void end_locked(struct wfs_session *ses, const char *why)
 	spin_lock(&wfs_chan.lock);
 	mine = !ses->dead;
 	ses->dead = true;
-	if (wfs_chan.session == ses)
+	if (wfs_chan.session == ses) {
 		wfs_chan.session = NULL;
+		wfs_sums_keep(true);
+	}
 	list_splice_init(&ses->parked, &parked);
 	spin_unlock(&wfs_chan.lock);
 	if (!mine)
@@ -278,6 +280,7 @@ int wfs_session_hello(struct wfs_dev *dev, struct wfs_hello *hello, struct wfs_s
 	spin_lock(&wfs_chan.lock);
 	ses->gen = ++wfs_chan.next_gen;
 	wfs_chan.session = ses;
+	wfs_sums_keep(false);
 	spin_unlock(&wfs_chan.lock);
 	hello->session = ses->gen;
 	hello->features &= WFS_FEATURES;
