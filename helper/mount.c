@@ -195,8 +195,10 @@ static bool wants_remount(const char *options)
 
 static int attach(const struct mounting *m)
 {
-	cleanup_close int fd =
-		(int)syscall(SYS_fsmount, m->fs, FSMOUNT_CLOEXEC, MOUNT_ATTR_RDONLY | m->set);
+	/* Nothing in a mount can be a device or set-user-ID; it shows. */
+	const unsigned int usual = (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV) & ~m->clear;
+	cleanup_close int fd = (int)syscall(SYS_fsmount, m->fs, FSMOUNT_CLOEXEC,
+					    MOUNT_ATTR_RDONLY | usual | m->set);
 
 	if (fd < 0)
 		return refuse(m, "cannot be mounted", errno);
