@@ -3,7 +3,9 @@
  * The wrongs, by the request they are for:
  *
  *	any	status N; positive; never; die; die-after; stale; wrongid; twice; grow N; cut N;
- *		oversize; outside; unaligned; fd (a descriptor that nobody wants)
+ *		oversize; outside; unaligned; fd (a descriptor that nobody wants); failnth N
+ *		(right, while the kernel's Nth chance to fail does; "failnth REQUEST 0|1" says
+ *		whether there was one)
  *	mount, lookup, getattr
  *		mode N; flags N; size N; nsec N; versionlen N; versionpad; versionnul;
  *		mountflags N
@@ -24,6 +26,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "failnth.h"
 #include "standin_fault.h"
 
 static struct wfs_cmd commit_cmd(const struct reply *reply, const struct wfs_request *request)
@@ -118,6 +121,14 @@ static int spoil_commit(const struct fault *fault, const struct wfs_request *req
 		printf("fault %u first %d\n", request->opcode, r);
 		standin_send(&cmd);
 		return standin_send(&cmd);
+	} else if (action(fault, "failnth")) {
+		int fd = failnth_open();
+
+		failnth_begin(fd, (unsigned int)n);
+		r = standin_send(&cmd);
+		printf("failnth %s %d\n", fault->request, failnth_end(fd));
+		close(fd);
+		return r;
 	} else if (!action(fault, "as-is")) {
 		return -ENOSYS;
 	}
