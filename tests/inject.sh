@@ -27,7 +27,7 @@ begin_inject() {
 # clear_leaks: what was lost before is not this file's. Where files share a VM (all but in
 # make check-all) it would hide what they have lost, which is looked for at the VM's end.
 clear_leaks() {
-	[ -z "${WFS_ALL-}" ] || [ ! -e "$debugfs/kmemleak" ] || echo clear >"$debugfs/kmemleak"
+	[ -z "${WFS_TEST_LONG-}" ] || [ ! -e "$debugfs/kmemleak" ] || echo clear >"$debugfs/kmemleak"
 }
 
 # only_below FUNCTION: only what that kernel function calls can fail; no argument: anything.
@@ -64,7 +64,7 @@ injected() {
 
 # no_leak: nothing that was allocated since clear_leaks has been lost.
 no_leak() {
-	[ -n "${WFS_ALL-}" ] && [ -e "$debugfs/kmemleak" ] || return 0
+	[ -n "${WFS_TEST_LONG-}" ] && [ -e "$debugfs/kmemleak" ] || return 0
 	# The kernel looks at nothing that is younger than five seconds.
 	wait_until 6 false
 	echo scan >"$debugfs/kmemleak"

@@ -40,6 +40,12 @@ else
 fi
 # No test asks the machine that it runs on for credentials.
 export AWS_EC2_METADATA_DISABLED=true
+
+# long SHORT LONG: how often, in an ordinary run and in one of everything (tests/run -a).
+long() {
+	[ -z "${WFS_TEST_LONG-}" ] && echo "$1" || echo "$2"
+}
+
 # Slow kernels get more time: every bound below is multiplied by this.
 time_scale=${WFS_TIME_SCALE:-1}
 tmp=${WFS_TEST_TMP:-$(mktemp -d)}

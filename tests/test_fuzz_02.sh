@@ -11,7 +11,7 @@
 . "$(dirname "$0")/inject.sh"
 
 seconds=${WFS_FUZZ_SECONDS:-30}
-[ -z "${WFS_ALL-}" ] || seconds=${WFS_FUZZ_SECONDS:-600}
+[ -z "${WFS_TEST_LONG-}" ] || seconds=${WFS_FUZZ_SECONDS:-600}
 seed=${WFS_FUZZ_SEED:-$(od -An -N4 -tu4 /dev/urandom | tr -d ' ')}
 size=300000
 

@@ -12,7 +12,7 @@
 . "$(dirname "$0")/inject.sh"
 
 stride=7
-[ -z "${WFS_ALL-}" ] || stride=1
+[ -z "${WFS_TEST_LONG-}" ] || stride=1
 nth() {
 	run_tap "fail-nth" "$bin/failnth" -s $stride "/lib/modules/$(uname -r)/extra/wfs.ko" /mnt "$@"
 }
