@@ -83,10 +83,10 @@ for how in "" -i; do
 	wrong fill $EINVAL "grow 8"
 	wrong fill $EINVAL "fd"
 	wrong fill $EINVAL "positive"
-	# No wrongs at all, or such as the kernel puts up with.
-	wrong fill 0 "repeat"
-	wrong fill 0 "half"
-	wrong fill 0 "backwards"
+	# No wrongs at all, or such as the kernel puts up with: it says what was waited for.
+	wrong fill 65536 "repeat"
+	wrong fill 65536 "half"
+	wrong fill 65536 "backwards"
 
 	# The map says that a block is cached which is not: its bytes fail their check.
 	tell "file liar $size" >/dev/null
