@@ -9,11 +9,11 @@
 . "$(dirname "$0")/lib.sh"
 . "$tests/data.sh"
 
-make_data "$root" warm 9000001 slow 25165824 mapped 8388608 later 4194304
+make_data "$root" warm 2000001 slow 12582912 mapped 4194304 later 2000001
 make_data "$root/names" a 1 b 2 c 3
-# So that a read lasts.
-require start_nginx "$root" "location = /slow { limit_rate 4m; } location = /mapped { limit_rate 4m; }
-	location = /later { limit_rate 4m; }"
+# So that reads last until there is a second daemon, whose connections are quick.
+require start_nginx "$root" "location = /slow { limit_rate 70k; } location = /mapped { limit_rate 70k; }
+	location = /rate { return 200 slow; }"
 configure "[metrics]
 listen = 127.0.0.1:9419"
 require start_wfsd
@@ -21,6 +21,17 @@ require mount_wfs "$nginx_url/" "$mnt" ttl=0,prefetch=off
 
 started() {
 	[ "$(in_memory "$1")" -gt 0 ]
+}
+
+# hurry: connections that are made from now on have no limit.
+hurry() {
+	sed -i 's/limit_rate 70k;//g; s/200 slow/200 quick/' "$nginx_dir/nginx.conf"
+	nginx -c "$nginx_dir/nginx.conf" -s reload
+	soon 30 quick
+}
+
+quick() {
+	[ "$(curl -s "$nginx_url/rate")" = quick ]
 }
 
 # take_over [ARGS...]: another daemon with the same configuration; its process in $next.
@@ -67,6 +78,7 @@ reading_on eager eager "$mnt/slow" "$root/slow"
 reading_on lazy st-lazy "$mnt/mapped" "$root/mapped"
 check "data comes, read" soon 30 started "$mnt/slow"
 check "data comes, mapped" soon 30 started "$mnt/mapped"
+require hurry
 first=$wfsd_pid
 take_over --takeover
 check "the second daemon takes over, with cache and control socket" soon 60 serves "$next"
@@ -83,7 +95,7 @@ rm "$tmp/looking"
 wait "$names"
 is "$(cat "$tmp/names.errors")" "" "no name was lost"
 at_least "$(counter served_origin_bytes)" 1 "bytes that the second one brought"
-at_most "$(bytes_sent /slow)" 50331648 "bytes fetched of what was read meanwhile"
+at_most "$(bytes_sent /slow)" 25165824 "bytes fetched of what was read meanwhile"
 : >"$nginx_log"
 drop_caches
 reading "what was stored" eager "$mnt/warm" "$root/warm"
