@@ -77,20 +77,35 @@ static void http_date(time_t t, char *text, size_t size)
 		 months[tm.tm_mon], tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec);
 }
 
-static bool by_time(const struct origin_attr *attr)
+/*
+ * The time that is the version. Taken from there: whoever opens a version that is known
+ * by its name alone has no other.
+ */
+static bool by_time(const struct origin_attr *attr, int64_t *ret_time)
 {
-	return !strncmp(attr->version, "lm:", 3);
+	char *end;
+	long long t;
+
+	if (strncmp(attr->version, "lm:", 3))
+		return false;
+	errno = 0;
+	t = strtoll(attr->version + 3, &end, 10);
+	if (errno || end == attr->version + 3 || *end)
+		return false;
+	*ret_time = t;
+	return true;
 }
 
 int validator_header(const struct origin_attr *attr, struct curl_slist **headers)
 {
 	char line[ORIGIN_VERSION_MAX + 32], date[64];
 	struct curl_slist *grown;
+	int64_t modified;
 
 	if (attr->version[0] == '"') {
 		snprintf(line, sizeof(line), "If-Match: %s", attr->version);
-	} else if (by_time(attr)) {
-		http_date(attr->mtime_sec, date, sizeof(date));
+	} else if (by_time(attr, &modified)) {
+		http_date(modified, date, sizeof(date));
 		snprintf(line, sizeof(line), "If-Unmodified-Since: %s", date);
 	} else {
 		return 0;
@@ -102,12 +117,11 @@ int validator_header(const struct origin_attr *attr, struct curl_slist **headers
 	return 0;
 }
 
-static enum validator_verdict same_time(const struct origin_attr *attr,
-					const struct http_reply *reply)
+static enum validator_verdict same_time(int64_t modified, const struct http_reply *reply)
 {
 	if (!reply->has_modified)
 		return VALIDATOR_UNKNOWN;
-	return reply->modified == attr->mtime_sec ? VALIDATOR_SAME : VALIDATOR_CHANGED;
+	return reply->modified == modified ? VALIDATOR_SAME : VALIDATOR_CHANGED;
 }
 
 enum validator_verdict validator_check(const struct origin_attr *attr,
@@ -116,6 +130,7 @@ enum validator_verdict validator_check(const struct origin_attr *attr,
 	const char *version = attr->version;
 	bool has_size = false;
 	uint64_t size = 0;
+	int64_t modified;
 
 	if (reply->status == 206 && reply->has_total) {
 		has_size = true;
@@ -135,14 +150,15 @@ enum validator_verdict validator_check(const struct origin_attr *attr,
 	}
 	if (version[0] == '"') {
 		if (!reply->etag[0])
-			return same_time(attr, reply);
+			return attr->mtime_sec ? same_time(attr->mtime_sec, reply) :
+						 VALIDATOR_UNKNOWN;
 		/*
 		 * A server may call an ETag weak while it compresses; its opaque part
 		 * then still names the version, but not these bytes.
 		 */
 		return strcmp(reply->etag, version) ? VALIDATOR_CHANGED : VALIDATOR_SAME;
 	}
-	if (by_time(attr))
-		return same_time(attr, reply);
+	if (by_time(attr, &modified))
+		return same_time(modified, reply);
 	return has_size ? VALIDATOR_SAME : VALIDATOR_UNKNOWN;
 }
