@@ -232,6 +232,8 @@ static size_t to_dst(struct http_call *call, const char *data, size_t len)
 			origin_fail(&call->result, call->text, -EIO, true,
 				    "%s: the server sent more than the range of %" PRIu64 " bytes",
 				    call->what, call->len);
+			/* None of it is trusted. */
+			call->got = 0;
 			return CURL_WRITEFUNC_ERROR;
 		}
 		n = (size_t)(call->len - call->got);
@@ -241,7 +243,8 @@ static size_t to_dst(struct http_call *call, const char *data, size_t len)
 	memcpy(call->dst + call->got, data, copied);
 	call->got += copied;
 	/* Bytes are reported, in one go, once libcurl has returned. */
-	if (copied && call->progress && !call->report.at_ns)
+	/* Without a length the end is yet to show whether the answer is what it says. */
+	if (copied && call->progress && call->reply.has_length && !call->report.at_ns)
 		loop_timer_start(call->loop, &call->report, 0);
 	return call->complete ? CURL_WRITEFUNC_ERROR : len;
 }

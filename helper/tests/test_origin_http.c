@@ -265,6 +265,9 @@ static void too_long(void **state)
 	read_range(origin, "x", &attr, 1000, 2000);
 	assert_int_equal(ask.error, -EIO);
 	assert_true(ask.transient);
+	/* What else it sent is no better: nothing counts as arrived, now or on the way. */
+	assert_int_equal(ask.bytes, 0);
+	assert_int_equal(ask.progressed, 0);
 	origin_unref(origin);
 }
 
