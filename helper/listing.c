@@ -468,6 +468,19 @@ bool listing_find(struct listing *listing, const char *name, struct origin_attr 
 	return true;
 }
 
+bool listing_double(struct listing *listing, const char *name)
+{
+	struct key key = { name, strlen(name), true };
+	const struct item *dir, *file;
+
+	if (!listing->complete)
+		return false;
+	dir = item_find(listing, &key);
+	key.dir = false;
+	file = item_find(listing, &key);
+	return dir && !dir->hidden && file && file->hidden;
+}
+
 /*
  * Where does the name stand? It was given out before, as one or the other; when it is
  * gone meanwhile, its place as a file is the earlier one. False: *ret_page is needed.

@@ -43,6 +43,9 @@ bool listing_drop(struct listing *listing);
 /* Looks in a complete listing. */
 bool listing_find(struct listing *listing, const char *name, struct origin_attr *ret);
 
+/* Does a complete listing have an object of this name hidden behind a directory? */
+bool listing_double(struct listing *listing, const char *name);
+
 enum listing_walk {
 	LISTING_EOF,  /* nothing follows what was emitted */
 	LISTING_MORE, /* at least one was emitted, others follow */

@@ -258,6 +258,34 @@ static void record_attr(const struct record *record, struct origin_attr *ret)
 		memcpy(ret->version, record->version, strlen(record->version) + 1);
 }
 
+/* The listing around a name, of whatever age, or NULL. */
+static struct record *around(struct names *names, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	size_t len = slash ? (size_t)(slash - path) : 0;
+	char parent[NAMES_PATH_MAX + 1];
+	struct record *record;
+
+	if (!*path)
+		return NULL;
+	memcpy(parent, path, len);
+	parent[len] = '\0';
+	record = record_find(names, RECORD_LISTING, parent);
+	return record && record->listing ? record : NULL;
+}
+
+/*
+ * A web server is asked for a name, and answers with the object even if there is a
+ * directory of that name, too: of that only the listing tells.
+ */
+static bool is_double(struct names *names, const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	struct record *dir = around(names, path);
+
+	return dir && listing_double(dir->listing, slash ? slash + 1 : path);
+}
+
 /* The youngest that is known, from a question or from the listing around it. */
 static bool known(struct names *names, const char *path, uint64_t max_age_ms,
 		  uint64_t max_absent_ms, int *ret_error, struct origin_attr *ret)
@@ -265,20 +293,12 @@ static bool known(struct names *names, const char *path, uint64_t max_age_ms,
 	struct record *record = record_find(names, RECORD_ATTR, path);
 	const char *slash = strrchr(path, '/');
 	struct origin_attr attr;
-	struct record *dir = NULL;
+	struct record *dir = around(names, path);
 
 	if (record && !names_young(record->stamp_ns, record->error ? max_absent_ms : max_age_ms))
 		record = NULL;
-	if (*path) {
-		char parent[NAMES_PATH_MAX + 1];
-		size_t len = slash ? (size_t)(slash - path) : 0;
-
-		memcpy(parent, path, len);
-		parent[len] = '\0';
-		dir = record_find(names, RECORD_LISTING, parent);
-	}
 	/* A listing need not tell everything: what it leaves out may still be there. */
-	if (dir && dir->listing && names_young(dir->stamp_ns, max_age_ms) &&
+	if (dir && names_young(dir->stamp_ns, max_age_ms) &&
 	    (!record || dir->stamp_ns > record->stamp_ns) &&
 	    listing_find(dir->listing, slash ? slash + 1 : path, &attr) &&
 	    (attr.version[0] || !S_ISREG(attr.mode))) {
@@ -364,6 +384,7 @@ int names_readlink(struct names *names, const char *path, const struct names_ter
 void names_answer_attr(struct names *names, struct call *call, const struct origin_result *result,
 		       const struct origin_attr *attr)
 {
+	const struct origin_attr directory = { .mode = S_IFDIR };
 	int error = result->error;
 	struct origin_attr answer = { 0 };
 	struct waiter *waiters, *next;
@@ -371,6 +392,8 @@ void names_answer_attr(struct names *names, struct call *call, const struct orig
 	int old_error = 0;
 
 	pthread_mutex_lock(&names->lock);
+	if (!error && S_ISREG(attr->mode) && is_double(names, call->path))
+		attr = &directory;
 	if (call->generation == names->generation &&
 	    (!error || (error == -ENOENT && !result->transient)))
 		record_keep(names, call->path, error, attr);
