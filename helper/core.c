@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -53,6 +54,30 @@ void core_kick(struct core *core, struct worker *worker)
 static void core_starved(struct loop_timer *timer)
 {
 	fetch_worker_run(container_of(timer, struct worker, starved));
+}
+
+static void core_pulsed(struct loop_task *task)
+{
+	struct worker *worker = container_of(task, struct worker, pulse);
+
+	atomic_store(&worker->pulsing, false);
+}
+
+bool core_alive(struct core *core)
+{
+	bool alive = true;
+
+	for (unsigned int i = 0; i < core->worker_count; i++) {
+		struct worker *worker = &core->workers[i];
+
+		if (atomic_exchange(&worker->pulsing, true)) {
+			alive = false;
+			continue;
+		}
+		worker->pulse.run = core_pulsed;
+		loop_post(worker->loop, &worker->pulse);
+	}
+	return alive;
 }
 
 /* The store's requests, on its thread. */

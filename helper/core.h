@@ -3,6 +3,7 @@
 #ifndef WFS_CORE_H
 #define WFS_CORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -24,6 +25,11 @@ int core_start(struct core *core,
 	       int (*before_run)(struct core *core, unsigned int worker, struct loop *loop,
 				 void *arg),
 	       void *arg);
+/*
+ * Has each worker turned since the last call? For the watchdog, by one thread. A worker
+ * that is busy misses one call or two; one that is stuck misses all.
+ */
+bool core_alive(struct core *core);
 /* Stops the workers, waits for writes under way, closes the store. */
 void core_stop(struct core *core);
 void core_destroy(struct core *core);

@@ -11,6 +11,7 @@
 #define WFS_ENGINE_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -143,6 +144,8 @@ struct worker {
 	unsigned int active;
 	struct loop_timer starved;
 	bool cancelled;
+	struct loop_task pulse;
+	atomic_bool pulsing; /* pulse is posted and has not run yet */
 };
 
 struct core {

@@ -459,14 +459,16 @@ static void wfsd_run(struct wfsd *wfsd, const sigset_t *signals, int argc, char 
 	struct timespec wait = { .tv_sec = 3600 };
 
 	if (sd_watchdog_enabled(0, &watchdog_us) > 0 && watchdog_us) {
-		wait.tv_sec = (time_t)(watchdog_us / 2000000);
-		wait.tv_nsec = (long)(watchdog_us / 2 % 1000000) * 1000;
+		wait.tv_sec = (time_t)(watchdog_us / 4000000);
+		wait.tv_nsec = (long)(watchdog_us / 4 % 1000000) * 1000;
 	}
 	for (;;) {
 		int sig = sigtimedwait(signals, NULL, &wait);
 
+		/* It is the workers that must be alive: this thread has nothing to do. */
 		if (sig < 0) {
-			sd_notify(0, "WATCHDOG=1");
+			if (watchdog_us && core_alive(wfsd->core))
+				sd_notify(0, "WATCHDOG=1");
 			continue;
 		}
 		if (sig != SIGHUP) {

@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -18,6 +19,7 @@
 #include "container.h"
 #include "counters.h"
 #include "faulty.h"
+#include "loop.h"
 #include "rig.h"
 
 #define MIB (1u << 20)
@@ -606,6 +608,45 @@ static void test_stop_in_the_middle(void **state)
 	object_unref(object);
 }
 
+struct stuck {
+	struct loop_task task;
+	sem_t begun, end;
+};
+
+static void stick(struct loop_task *task)
+{
+	struct stuck *stuck = container_of(task, struct stuck, task);
+
+	sem_post(&stuck->begun);
+	while (sem_wait(&stuck->end) && errno == EINTR)
+		;
+}
+
+/* What the watchdog asks: a worker that is stuck is noticed, and that it is none any more. */
+static void test_alive(void **state)
+{
+	struct stuck stuck = { .task.run = stick };
+
+	(void)state;
+	sem_init(&stuck.begun, 0, 0);
+	sem_init(&stuck.end, 0, 0);
+	rig_start(&rig);
+	RIG_UNTIL(core_alive(rig.core));
+	RIG_UNTIL(core_alive(rig.core));
+	loop_post(core_loop(rig.core, 0), &stuck.task);
+	while (sem_wait(&stuck.begun) && errno == EINTR)
+		;
+	core_alive(rig.core);
+	for (int i = 0; i < 20; i++) {
+		assert_false(core_alive(rig.core));
+		rig_pause();
+	}
+	sem_post(&stuck.end);
+	RIG_UNTIL(core_alive(rig.core));
+	sem_destroy(&stuck.begun);
+	sem_destroy(&stuck.end);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -627,6 +668,7 @@ int main(void)
 		TEST(test_watch_stored),
 		TEST(test_weak),
 		TEST(test_stop_in_the_middle),
+		TEST(test_alive),
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
