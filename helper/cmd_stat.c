@@ -97,14 +97,16 @@ static int stat_path(const char *path, const struct options *options)
 	usage = stat_usage(&info, &stats);
 	hint = json_integer_value(json_object_get(usage, "hint_block_size"));
 	if (options->json) {
-		json_t *file =
-			json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o}", "mount",
-				  (json_int_t)info.mount, "node", (json_int_t)info.node, "path",
-				  (const char *)info.path, "version", (const char *)info.version,
-				  "size", (json_int_t)info.size, "cached", (json_int_t)info.cached,
-				  "resident", (json_int_t)info.resident, "block_size",
-				  (json_int_t)info.block_size, "uncached",
-				  (info.flags & WFS_ATTR_UNCACHED) != 0, "mount_counters", kernel);
+		json_t *file = json_pack("{s:I, s:I, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:o}",
+					 "mount", (json_int_t)info.mount, "node",
+					 (json_int_t)info.node, "path", (const char *)info.path,
+					 "version", (const char *)info.version, "size",
+					 (json_int_t)info.size, "cached", (json_int_t)info.cached,
+					 "resident", (json_int_t)info.resident, "block_size",
+					 (json_int_t)info.block_size, "uncached",
+					 (info.flags & WFS_ATTR_UNCACHED) != 0, "unproven",
+					 (info.flags & WFS_ATTR_UNPROVEN) != 0, "mount_counters",
+					 kernel);
 
 		if (!file) {
 			json_decref(usage);
@@ -124,6 +126,8 @@ static int stat_path(const char *path, const struct options *options)
 		printf("size: %llu bytes\n", (unsigned long long)info.size);
 		printf("cached: %s (%.1f %%)%s\n", human_bytes(info.cached, text, sizeof(text)),
 		       info.size ? 100.0 * (double)info.cached / (double)info.size : 100.0,
+		       info.flags & WFS_ATTR_UNPROVEN ?
+			       ", never kept: its origin names no version, each open reads anew" :
 		       info.flags & WFS_ATTR_UNCACHED ? ", never kept: no proof of its version" :
 							"");
 		printf("in memory: %s\n", human_bytes(info.resident, text, sizeof(text)));

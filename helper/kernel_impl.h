@@ -26,6 +26,7 @@ struct mount {
 	struct names *names;				       /* shared by mounts of one origin */
 	uint64_t negative_ttl_ms, timeout_ms, name_timeout_ms; /* 0: for ever */
 	bool stale;
+	atomic_bool unproven; /* said that its origin names no versions */
 	struct mount *next;
 };
 

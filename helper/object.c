@@ -29,6 +29,12 @@ static uint64_t object_hash(const char *identity, const char *path, const struct
 static bool object_is(const struct object *object, const char *identity, const char *path,
 		      const struct origin_attr *attr, uint32_t block_shift)
 {
+	/* What one open got of it says nothing about what another one will get. */
+	if ((object->attr.flags | attr->flags) & ORIGIN_UNPROVEN)
+		return false;
+	/* What was read before the version was sure may be of another one. */
+	if (object->attr.flags & ~attr->flags & ORIGIN_WEAK)
+		return false;
 	return object->block_shift == block_shift && object->attr.size == attr->size &&
 	       !strcmp(object->path, path) && !strcmp(object->attr.version, attr->version) &&
 	       !strcmp(origin_identity(object->origin), identity);

@@ -43,6 +43,8 @@ struct origin_settings {
 
 /* origin_attr.flags. No proof of a version: nothing may be kept on NVMe (WFS_ATTR_UNCACHED). */
 #define ORIGIN_WEAK (1u << 0)
+/* With ORIGIN_WEAK: not even a hint. Each open is read anew (WFS_ATTR_UNPROVEN). */
+#define ORIGIN_UNPROVEN (1u << 1)
 
 struct origin_attr {
 	mode_t mode; /* S_IFREG, S_IFDIR, S_IFLNK */

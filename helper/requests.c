@@ -89,6 +89,8 @@ void request_attr(const struct origin_attr *attr, struct wfs_attr *ret)
 	if (S_ISREG(attr->mode)) {
 		if (attr->flags & ORIGIN_WEAK)
 			out.flags |= WFS_ATTR_UNCACHED;
+		if (attr->flags & ORIGIN_UNPROVEN)
+			out.flags |= WFS_ATTR_UNPROVEN;
 		out.version_len = (uint32_t)strnlen(attr->version, WFS_VERSION_MAX);
 		memcpy(out.version, attr->version, out.version_len);
 	}

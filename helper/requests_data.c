@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -66,6 +67,9 @@ static void open_object(struct opening *opening, unsigned int flags)
 	struct object *object = NULL;
 	int fd = -1, r;
 
+	if (flags & ORIGIN_UNPROVEN && !atomic_exchange(&opening->mount->unproven, true))
+		log_warn("%s/%s: the origin names no version of it (no ETag, no Last-Modified): it is not kept, and each open reads it anew",
+			 opening->mount->source, opening->path);
 	r = object_open(kernel->core, opening->mount->origin, opening->path, &attr,
 			request->block_shift, &object);
 	if (!r)

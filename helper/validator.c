@@ -57,7 +57,7 @@ void validator_attr(const struct http_reply *reply, struct origin_attr *ret_attr
 			attr.flags |= ORIGIN_WEAK;
 	} else {
 		memcpy(attr.version, "size", sizeof("size"));
-		attr.flags |= ORIGIN_WEAK;
+		attr.flags |= ORIGIN_WEAK | ORIGIN_UNPROVEN;
 	}
 	*ret_attr = attr;
 }

@@ -149,4 +149,14 @@ wfs_shrinker_register(unsigned long (*count)(struct shrinker *, struct shrink_co
 #define wfs_shrinker_unregister unregister_shrinker
 #endif
 
+/* Opened for a file of an overlay, whose name is another one. */
+static inline bool wfs_opened_by_overlay(const struct inode *inode, const struct file *file)
+{
+#ifdef FMODE_BACKING
+	if (file->f_mode & FMODE_BACKING)
+		return true;
+#endif
+	return d_inode(file->f_path.dentry) != inode;
+}
+
 #endif /* _WFS_COMPAT_H */

@@ -141,12 +141,33 @@ static int revalidate_positive(struct inode *inode)
 	return err;
 }
 
+/*
+ * Nothing proves a version of it: each open reads anew, if there is anybody to ask. Who
+ * opened it before goes on with what they have; so does what is mounted on it.
+ */
+static bool wants_anew(const struct dentry *dentry, const struct inode *inode, unsigned int flags)
+{
+	const struct wfs_inode *wi = WFS_I(inode);
+	const struct wfs_sb *wsb = WFS_SB(inode->i_sb);
+
+	if (wsb->opts.stale && !wfs_session_live())
+		return false;
+	return flags & LOOKUP_OPEN && wi->attr_flags & WFS_ATTR_UNPROVEN && READ_ONCE(wi->opened) &&
+	       !d_mountpoint(dentry);
+}
+
 static int wfs_d_revalidate(struct dentry *dentry, unsigned int flags)
 {
 	struct wfs_sb *wsb = WFS_SB(dentry->d_sb);
 	struct inode *inode;
 
 	inode = flags & LOOKUP_RCU ? d_inode_rcu(dentry) : d_inode(dentry);
+	if (inode && wants_anew(dentry, inode, flags)) {
+		if (flags & LOOKUP_RCU)
+			return -ECHILD;
+		wfs_inode_supersede(inode);
+		return 0;
+	}
 	if (inode ? wfs_inode_fresh(inode) : negative_fresh(dentry))
 		return 1;
 	if (flags & LOOKUP_RCU)

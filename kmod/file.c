@@ -22,6 +22,11 @@ static int wfs_file_open(struct inode *inode, struct file *file)
 	if (READ_ONCE(WFS_I(inode)->superseded) &&
 	    file->f_path.dentry != file->f_path.mnt->mnt_root)
 		return -EOPENSTALE;
+	if (!wfs_opened_by_overlay(inode, file))
+		WRITE_ONCE(WFS_I(inode)->opened, true);
+	else if (WFS_I(inode)->attr_flags & WFS_ATTR_UNPROVEN)
+		/* An overlay cannot do with another inode: at least no unused page of before. */
+		invalidate_mapping_pages(inode->i_mapping, 0, -1);
 	file->f_mode |= FMODE_NOWAIT | FMODE_CAN_ODIRECT | WFS_FMODE_BUF_RASYNC;
 	return 0;
 }

@@ -22,6 +22,7 @@ struct inode *wfs_alloc_inode(struct super_block *sb)
 	wi->expires = 0;
 	wi->gen = 0;
 	wi->superseded = false;
+	wi->opened = false;
 	wi->attr_flags = 0;
 	wi->path = NULL;
 	wi->version = NULL;
@@ -94,18 +95,24 @@ bool wfs_inode_fresh(const struct inode *inode)
 struct inode_key {
 	umode_t type;
 	loff_t size;
+	u32 flags;
 	char *path;
 	char *version;
 	bool taken;
 };
 
-static bool same(const struct inode *inode, umode_t type, loff_t size, const char *path,
+/*
+ * What was read while nothing proved the version may be of another one that looked the
+ * same: once the version is sure, that is another inode.
+ */
+static bool same(const struct inode *inode, umode_t type, loff_t size, u32 flags, const char *path,
 		 const char *version)
 {
 	const struct wfs_inode *wi = WFS_I(inode);
 
 	return (inode->i_mode & S_IFMT) == type && inode->i_size == size &&
-	       !strcmp(wi->path, path) && !strcmp(wi->version, version);
+	       !(wi->attr_flags & WFS_ATTR_UNCACHED & ~flags) && !strcmp(wi->path, path) &&
+	       !strcmp(wi->version, version);
 }
 
 static int test_inode(struct inode *inode, void *data)
@@ -113,7 +120,7 @@ static int test_inode(struct inode *inode, void *data)
 	const struct inode_key *key = data;
 
 	return !READ_ONCE(WFS_I(inode)->superseded) &&
-	       same(inode, key->type, key->size, key->path, key->version);
+	       same(inode, key->type, key->size, key->flags, key->path, key->version);
 }
 
 static int set_inode(struct inode *inode, void *data)
@@ -125,6 +132,7 @@ static int set_inode(struct inode *inode, void *data)
 	wi->version = key->version;
 	inode->i_mode = key->type;
 	inode->i_size = key->size;
+	wi->attr_flags = key->flags;
 	key->taken = true;
 	return 0;
 }
@@ -132,7 +140,8 @@ static int set_inode(struct inode *inode, void *data)
 /* Does the answer describe the version that the inode is? */
 bool wfs_inode_same(const struct inode *inode, const struct wfs_attr *attr)
 {
-	return same(inode, attr->mode, attr->size, WFS_I(inode)->path, (const char *)attr->version);
+	return same(inode, attr->mode, attr->size, attr->flags, WFS_I(inode)->path,
+		    (const char *)attr->version);
 }
 
 static int fill_inode(struct inode *inode, const struct wfs_attr *attr, u64 ino)
@@ -150,7 +159,6 @@ static int fill_inode(struct inode *inode, const struct wfs_attr *attr, u64 ino)
 	inode_set_atime_to_ts(inode, mtime);
 	inode_set_ctime_to_ts(inode, mtime);
 	inode->i_blocks = DIV_ROUND_UP(attr->size, 512);
-	wi->attr_flags = attr->flags;
 	switch (attr->mode) {
 	case S_IFDIR:
 		inode->i_mode |= wsb->opts.dmode;
@@ -186,6 +194,7 @@ struct inode *wfs_inode_get(struct super_block *sb, const char *path, const stru
 	struct inode_key key = {
 		.type = attr->mode,
 		.size = attr->size,
+		.flags = attr->flags,
 		.path = kstrdup(path, GFP_KERNEL_ACCOUNT),
 		.version = kstrdup(version, GFP_KERNEL_ACCOUNT),
 	};

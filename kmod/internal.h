@@ -149,6 +149,7 @@ struct wfs_inode {
 	unsigned long expires;
 	int gen;
 	bool superseded;
+	bool opened;
 	u32 attr_flags;
 	char *path;
 	char *version;

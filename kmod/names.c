@@ -70,7 +70,8 @@ static bool good_version(const struct wfs_attr *attr)
 
 static bool good_attr(const struct wfs_attr *attr)
 {
-	if (attr->flags & ~WFS_ATTR_UNCACHED || attr->size > SIZE_LIMIT ||
+	if (attr->flags & ~(WFS_ATTR_UNCACHED | WFS_ATTR_UNPROVEN) || attr->size > SIZE_LIMIT ||
+	    (attr->flags & WFS_ATTR_UNPROVEN && !(attr->flags & WFS_ATTR_UNCACHED)) ||
 	    attr->mtime_nsec >= NSEC_PER_SEC || !good_version(attr))
 		return false;
 	switch (attr->mode) {

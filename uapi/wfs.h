@@ -278,6 +278,8 @@ struct wfs_request {
 
 /* struct wfs_attr.flags */
 #define WFS_ATTR_UNCACHED (1U << 0) /* no usable validator: never on NVMe */
+/* No validator at all: each open() reads anew. Only with WFS_ATTR_UNCACHED. */
+#define WFS_ATTR_UNPROVEN (1U << 1)
 
 /**
  * struct wfs_attr - what a name is

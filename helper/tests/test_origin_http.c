@@ -414,7 +414,7 @@ static void weak(void **state)
 	assert_int_equal(attr_of(origin, "x").flags, ORIGIN_WEAK);
 	faulty_put(&server, "/d/x?etag=none&modified=none", body, SIZE);
 	attr = attr_of(origin, "x");
-	assert_int_equal(attr.flags, ORIGIN_WEAK);
+	assert_int_equal(attr.flags, ORIGIN_WEAK | ORIGIN_UNPROVEN);
 	assert_string_equal(attr.version, "size");
 	whole(origin, "x", &attr, 5, 10);
 	origin_unref(origin);

@@ -110,10 +110,10 @@ static void versions(void **state)
 		{ OK "ETag: \"abc\"\n" OLD SOON, "\"abc\"", 0 },
 		{ OK "ETag: W/\"abc\"\n" OLD LATER, "lm:1600000000", 0 },
 		{ OK "ETag: W/\"abc\"\n" OLD SOON, "lm:1600000000", ORIGIN_WEAK },
-		{ OK "ETag: W/\"abc\"\n", "size", ORIGIN_WEAK },
+		{ OK "ETag: W/\"abc\"\n", "size", ORIGIN_WEAK | ORIGIN_UNPROVEN },
 		{ OK "ETag: abc\n" OLD LATER, "lm:1600000000", 0 },
 		{ OK OLD, "lm:1600000000", ORIGIN_WEAK },
-		{ OK, "size", ORIGIN_WEAK },
+		{ OK, "size", ORIGIN_WEAK | ORIGIN_UNPROVEN },
 		/* nginx: time and size. */
 		{ OK "ETag: \"5f5e1000-64\"\n" OLD SOON, "\"5f5e1000-64\"", ORIGIN_WEAK },
 		{ OK "ETag: \"5f5e1000-64\"\n" OLD LATER, "\"5f5e1000-64\"", 0 },
