@@ -14,8 +14,10 @@ given by --s3-bucket or POST /_/s3 must be signed. It also gives out credentials
 issuer.py.
 
 Control, by anybody:
-    PUT    /_/file/PATH[?size=N&seed=N&etag=strong|weak|none&modified=EPOCH|none&version=ID]
-                             a file: the body, or N bytes made from the seed
+    PUT    /_/file/PATH[?from=FILE&size=N&seed=N&etag=strong|weak|none&modified=EPOCH|none&version=ID&type=T&keep=1]
+                             a file: the body or FILE, or N bytes made from the seed; keep:
+                             the version before it can still be asked for by its id
+    PUT    /_/many/PREFIX?count=N           that many empty files, PREFIX000000 and on
     DELETE /_/file/PATH
     POST   /_/fault          {"path": "/x" or "/dir/*", "method": "GET" or absent,
                               "kind": KIND, "times": N or absent: for ever, "skip": N,
@@ -24,6 +26,8 @@ Control, by anybody:
     GET    /_/log            [{"method", "path", "query", "range", "headers", "status", "sent"}]
     DELETE /_/log
     GET    /_/count?method=GET&path=/x      how many of the log match
+    GET    /_/sent?path=/x                  bytes of bodies of those GETs
+    POST   /_/clock          {"ahead": SECONDS}: what Date says
     POST   /_/s3             {"bucket": NAME, "key":, "secret":, "token":, "expired": [TOKEN]}
                              or {"bucket": NAME, "issued": true}
     POST   /_/issuer         see issuer.py
@@ -35,6 +39,7 @@ Kinds of faults and what they take:
     long          extra                       more bytes than the range has, chunked
     announce      extra                       Content-Length larger than the range
     stall         after                       no byte more until the faults are cleared
+    mute                                      not one byte until the faults are cleared
     reset         after                       the connection is reset
     wrong_range   shift                       another Content-Range than asked
     wrong_total   total                       another length in Content-Range
@@ -43,11 +48,13 @@ Kinds of faults and what they take:
     delay         seconds                     answers later
     gzip                                      says Content-Encoding: gzip
     etag          value                       another ETag
+    unconditional                             If-Match and the like are not looked at
     headers       headers {}                  sets (or, null, removes) lines of the answer
     redirect      to, code                    elsewhere
     corrupt       at                          one byte of the file is another
 """
 import argparse
+import bisect
 import collections
 import datetime
 import email.utils
@@ -85,7 +92,8 @@ def http_date(when):
 class File:
     """Bytes, given or made on demand, and what is said of them."""
 
-    def __init__(self, body, size=None, seed=0, etag="strong", modified=None, version=None):
+    def __init__(self, body, size=None, seed=0, etag="strong", modified=None, version=None,
+                 content_type="application/octet-stream"):
         self.body = body
         self.seed = seed
         self.size = len(body) if size is None else size
@@ -93,6 +101,7 @@ class File:
         self.etag = {"strong": f'"{name}"', "weak": f'W/"{name}"', "none": None}.get(etag, etag)
         self.modified = modified
         self.version = version
+        self.content_type = content_type
 
     def read(self, offset, length):
         if self.body or not self.size:
@@ -109,10 +118,25 @@ class State:
     def __init__(self):
         self.lock = threading.Lock()
         self.files = {}
+        self.versions = {}
+        self.keys = {}
+        self.ahead = 0
         self.faults = []
         self.log = []
         self.s3 = {}
         self.cleared = threading.Event()
+
+    def put(self, name, file):
+        self.files[name] = file
+        self.keys = {}
+
+    def sorted_keys(self, bucket):
+        """The keys of a bucket in the order of their bytes. With the lock held."""
+        if bucket not in self.keys:
+            start = len(bucket) + 2
+            self.keys[bucket] = sorted(
+                (raw(n[start:]), n[start:]) for n in self.files if n.startswith(f"/{bucket}/"))
+        return self.keys[bucket]
 
     def clear_faults(self):
         with self.lock:
@@ -157,6 +181,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string((timestamp or time.time()) + STATE.ahead)
+
     # What all methods share.
 
     def split(self):
@@ -195,6 +222,15 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_PUT(self):
         self.split()
         body = self.body()
+        if "from" in self.query:
+            with open(self.query["from"], "rb") as source:
+                body = source.read()
+        if self.name.startswith("/_/many/"):
+            prefix = self.name[len("/_/many"):]
+            with STATE.lock:
+                for i in range(int(self.query["count"])):
+                    STATE.put(f"{prefix}{i:06}", File(b"", modified=1600000000.0))
+            return self.plain(204)
         if not self.name.startswith("/_/file/"):
             self.request_body = body
             return self.do_GET()
@@ -202,10 +238,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         query = self.query
         modified = query.get("modified", "1600000000")
         with STATE.lock:
-            STATE.files[name] = File(
+            old = STATE.files.get(name)
+            if "keep" in query and old:
+                STATE.versions[name, old.version] = old
+            STATE.put(name, File(
                 body, int(query["size"]) if "size" in query else None,
                 int(query.get("seed", 0)), query.get("etag", "strong"),
-                None if modified == "none" else float(modified), query.get("version"))
+                None if modified == "none" else float(modified), query.get("version"),
+                query.get("type", "application/octet-stream")))
         return self.plain(204)
 
     def do_DELETE(self):
@@ -213,6 +253,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.name.startswith("/_/file/"):
             with STATE.lock:
                 STATE.files.pop(self.name[len("/_/file"):], None)
+                STATE.keys = {}
         elif self.name == "/_/fault":
             STATE.clear_faults()
         elif self.name == "/_/log":
@@ -231,6 +272,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with STATE.lock:
             if self.name == "/_/fault":
                 STATE.faults += value if isinstance(value, list) else [value]
+            elif self.name == "/_/clock":
+                STATE.ahead = value["ahead"]
             elif self.name == "/_/s3":
                 STATE.s3[value["bucket"]] = value
         return self.plain(204)
@@ -256,6 +299,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         kind = fault.get("kind")
         if kind == "delay":
             time.sleep(fault["seconds"])
+        elif kind == "mute":
+            self.note(0)
+            STATE.cleared.wait()
+            self.close_connection = True
+            return None
         elif kind == "status":
             return self.answer(fault["code"], fault.get("headers"),
                                fault.get("body", "").encode())
@@ -271,11 +319,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
                                f"<Error><Code>{denied}</Code></Error>".encode())
         if self.query.get("list-type") == "2":
             return self.s3_list()
+        in_bucket = self.name.split("/")[1] in STATE.s3
         with STATE.lock:
             file = STATE.files.get(self.name)
             names = list(STATE.files)
-        if file:
+        if file and (in_bucket or not self.name.endswith("/")):
             return self.send_file(file, start)
+        if in_bucket:
+            return self.answer(404)
         if self.name.endswith("/"):
             return self.send_index(names)
         if any(n.startswith(self.name + "/") for n in names):
@@ -292,6 +343,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
                         if self.query.get("method", e["method"]) == e["method"]
                         and self.query.get("path", e["path"]) == e["path"])
             return self.plain(200, str(count).encode())
+        if self.name == "/_/sent":
+            sent = sum(e["sent"] for e in log
+                       if e["method"] == "GET" and e["path"] == self.query["path"])
+            return self.plain(200, str(sent).encode())
         return self.plain(404)
 
     # Files.
@@ -304,7 +359,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         return int(first), int(last) if last else None
 
     def file_headers(self, file):
-        headers = {"Content-Type": "application/octet-stream", "Accept-Ranges": "bytes"}
+        headers = {"Content-Type": file.content_type, "Accept-Ranges": "bytes"}
         if file.etag:
             headers["ETag"] = file.etag
         if file.modified is not None:
@@ -325,12 +380,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def send_file(self, file, wanted):
         fault, kind = self.fault, self.fault.get("kind")
-        headers = self.file_headers(file)
         if "versionId" in self.query and self.query["versionId"] != file.version:
-            return self.answer(404, {}, b"<Error><Code>NoSuchVersion</Code></Error>")
+            file = STATE.versions.get((self.name, self.query["versionId"]))
+            if not file:
+                return self.answer(404, {}, b"<Error><Code>NoSuchVersion</Code></Error>")
+        headers = self.file_headers(file)
         if kind == "etag":
             headers["ETag"] = fault["value"]
-        elif self.precondition_fails(file):
+        elif kind != "unconditional" and self.precondition_fails(file):
             return self.answer(412)
         status, first, length = 200, 0, file.size
         if wanted and kind != "full":
@@ -402,16 +459,17 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 continue
             rest = name[len(self.name):]
             first, slash, _ = rest.partition("/")
-            if first in seen:
+            # An object may have the name of a directory beside it.
+            if (first, slash) in seen:
                 continue
-            seen.add(first)
+            seen.add((first, slash))
             file = STATE.files.get(name)
             entry = {"name": first, "type": "directory" if slash else "file",
                      "mtime": http_date(file.modified or 0)}
             if not slash:
                 entry["size"] = file.size
             entries.append(entry)
-        if not entries:
+        if not entries and self.name not in names:
             return self.answer(404)
         text = json.dumps(entries, ensure_ascii=False)
         return self.answer(200, {"Content-Type": "application/json"}, raw(text))
@@ -493,21 +551,21 @@ class Handler(http.server.BaseHTTPRequestHandler):
         encode = (lambda t: urllib.parse.quote_plus(raw(t))) \
             if self.query.get("encoding-type") == "url" else saxutils.escape
         with STATE.lock:
-            keys = {n[len(bucket) + 2:]: f for n, f in STATE.files.items()
-                    if n.startswith(f"/{bucket}/")}
+            keys = STATE.sorted_keys(bucket)
+            files = dict(STATE.files) if len(keys) < 10000 else STATE.files
         if not keys and bucket not in STATE.s3:
             return self.answer(404, {}, b"<Error><Code>NoSuchBucket</Code></Error>")
+        start = max(raw(prefix), raw(unquote(after)) + b"\0" if after else b"")
         items = collections.OrderedDict()
-        for key in sorted(keys, key=raw):
-            if not key.startswith(prefix):
-                continue
+        for _, key in keys[bisect.bisect_left(keys, (start, "")):]:
+            if not key.startswith(prefix) or len(items) > limit:
+                break
             end = key.find(delimiter, len(prefix)) if delimiter else -1
-            if end >= 0:
+            if end < 0:
+                items[key] = files[f"/{bucket}/{key}"]
+            elif not after or raw(key[:end + 1]) > raw(unquote(after)):
                 items.setdefault(key[:end + 1], None)
-            else:
-                items[key] = keys[key]
-        names = [n for n in items if not after or raw(n) > raw(unquote(after))]
-        page, more = names[:limit], len(names) > limit
+        page, more = list(items)[:limit], len(items) > limit
         out = ['<?xml version="1.0" encoding="UTF-8"?>',
                '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">',
                f"<Name>{bucket}</Name><Prefix>{encode(prefix)}</Prefix>",

@@ -16,15 +16,15 @@ check "it gets stored" stored "$mnt"/[abc]
 is "$(cached "$mnt/a")" 9000001 "user.wfs.cached says so"
 
 : >"$nginx_log"
-reading "pages dropped by advice" drop "$mnt" "$root"
-at_most "$(figure left)" 200000 "bytes in the page cache after it"
-is "$(count_gets)" 0 "they come from NVMe"
+reading "C8: pages dropped by advice" drop "$mnt" "$root"
+at_most "$(figure left)" 200000 "C8: bytes in the page cache after it"
+is "$(count_gets)" 0 "C8: they come from NVMe"
 
 check "the daemon ends" stop_wfsd
 require start_wfsd
 drop_caches
-reading "warm after a restart, still mounted" eager "$mnt" "$root"
-is "$(count_gets)" 0 "no data GET"
+reading "C2: warm after a restart, still mounted" eager "$mnt" "$root"
+is "$(count_gets)" 0 "C2: no data GET"
 is "$(cached "$mnt/a")" 9000001 "user.wfs.cached is as it was"
 
 require umount "$mnt"
@@ -32,12 +32,12 @@ check "the daemon ends" stop_wfsd
 check "the module unloads" unload_module
 require start_wfsd
 require mount_wfs "$nginx_url/" "$mnt"
-reading "warm after daemon, mount and module were new" st-lazy "$mnt" "$root"
+reading "C2: warm after daemon, mount and module were new" st-lazy "$mnt" "$root"
 is "$(count_gets)" 0 "no data GET"
 is "$(cached "$mnt/a")" 9000001 "user.wfs.cached is as it was"
 
 kill_wfsd
 require start_wfsd
 drop_caches
-reading "warm after kill -9" eager "$mnt" "$root"
-is "$(count_gets)" 0 "no data GET"
+reading "C7: warm after kill -9" eager "$mnt" "$root"
+is "$(count_gets)" 0 "C7: no data GET"

@@ -32,16 +32,16 @@ in_mid_read() {
 
 in_mid_read slow eager
 drop_pages
-reading "no daemon: from NVMe" eager "$mnt/warm" "$root/warm"
-reading "no daemon: from the page cache" st-lazy "$mnt/warm" "$root/warm"
+reading "P1: no daemon: from NVMe" eager "$mnt/warm" "$root/warm"
+reading "P1: no daemon: from the page cache" st-lazy "$mnt/warm" "$root/warm"
 check "no daemon: names" ls -l "$mnt/warm"
 check "eager: the reader still waits" kill -0 "$reader"
 require start_wfsd
-check "eager: it completes when the daemon is back, every byte right" wait_for "$reader" 60
+check "P1: eager: it completes when the daemon is back, every byte right" wait_for "$reader" 60
 
 in_mid_read mapped st-lazy
 require start_wfsd
-check "st-lazy: it completes when the daemon is back, every byte right" wait_for "$reader" 60
+check "P1: st-lazy: it completes when the daemon is back, every byte right" wait_for "$reader" 60
 check "nothing is stuck" nothing_stuck
 
 check "the daemon ends" stop_wfsd

@@ -17,18 +17,18 @@ reading_on victim eager "$mnt/slow" "$root/slow"
 reading_on other st-lazy "$mnt/slow" "$root/slow"
 check "a reader waits for its block" soon 20 waits "$victim"
 kill -KILL "$victim"
-check "killed, it is gone at once" soon 3 gone "$victim"
+check "P5: killed, it is gone at once" soon 3 gone "$victim"
 wait "$victim" 2>/dev/null
-check "the other one gets its block" wait_for "$other" 60
+check "P5: the other one gets its block" wait_for "$other" 60
 is "$(count_gets /slow)" 1 "which was asked for once"
 
 reading_on stuck eager "$mnt/never" "$root/never"
 check "a reader waits for a block that does not come" soon 20 waits "$stuck"
 reading "other files are served meanwhile" eager "$mnt/other" "$root/other"
-check_fails "umount says busy" busy umount "$mnt"
+check_fails "P6: umount says busy" busy umount "$mnt"
 kill -KILL "$stuck"
 wait "$stuck" 2>/dev/null
-check "with the reader killed, umount completes with its request outstanding" \
+check "P6: with the reader killed, umount completes with its request outstanding" \
 	timeout $((20 * time_scale)) umount "$mnt"
 check "nothing is stuck" nothing_stuck
 
@@ -40,4 +40,4 @@ kill -KILL "$stuck"
 check "the fault can be killed" soon 3 gone "$stuck"
 wait "$stuck" 2>/dev/null
 check "the daemon ends" stop_wfsd
-check "the module unloads" unload_module
+check "P6: the module unloads" unload_module

@@ -46,26 +46,26 @@ for kind in full wrong_range wrong_total no_range short long reset; do
 	require calm
 done
 require fault '{"path": "/d/gzip", "kind": "gzip"}'
-reading "gzip: the stored bytes" eager "$mnt/gzip" "$root/gzip"
+reading "O11: gzip: the stored bytes" eager "$mnt/gzip" "$root/gzip"
 require calm
 
 require fault '{"path": "/d/slow", "method": "GET", "kind": "stall", "after": 100000, "times": 1}'
-reading "stalled once: asked again" st-lazy "$mnt/slow" "$root/slow"
+reading "O8: stalled once: asked again" st-lazy "$mnt/slow" "$root/slow"
 require calm
 
 require fault '{"path": "/d/head", "method": "HEAD", "kind": "status", "code": 503, "times": 2}'
-check "503 on HEAD is retried, never ENOENT" stat "$mnt/head"
+check "O6: 503 on HEAD is retried, never ENOENT" stat "$mnt/head"
 require calm
 require fault '{"path": "/d/plain", "method": "GET", "kind": "status", "code": 429, "times": 3}'
-reading "429 on GET: it backs off, then reads" eager "$mnt/plain" "$root/plain"
+reading "O7: 429 on GET: it backs off, then reads" eager "$mnt/plain" "$root/plain"
 require calm
 
 require fault '{"path": "/d/gone", "method": "GET", "kind": "status", "code": 500}'
 began=$SECONDS
-check_fails "500 for ever: EIO" "Input/output error" cat "$mnt/gone"
+check_fails "O10: 500 for ever: EIO" "Input/output error" cat "$mnt/gone"
 took=$((SECONDS - began))
-at_least "$took" 4 "not before the retry budget of 6 s"
-at_most "$took" $((30 * time_scale)) "soon after it"
+at_least "$took" 4 "O10: not before the retry budget of 6 s"
+at_most "$took" $((30 * time_scale)) "O10: soon after it"
 require calm
 healed() {
 	cmp -s "$mnt/gone" "$root/gone"
@@ -88,16 +88,16 @@ begun() {
 }
 check "a load begins" soon 30 begun
 nginx -c "$nginx_conf" -s stop
-check "the origin is gone: the load waits" soon 20 waits "$reader"
+check "O12: the origin is gone: the load waits" soon 20 waits "$reader"
 check "the origin is back" nginx -c "$nginx_conf"
-check "the load completes, every byte right" wait_for "$reader" 80
+check "O12: the load completes, every byte right" wait_for "$reader" 80
 check "nothing is stuck" nothing_stuck
 
 # SIGTERM while an origin does not answer.
 require fault '{"path": "/d/listed", "method": "GET", "kind": "stall", "after": 0}'
 reading_on reader eager "$mnt/listed" "$root/listed"
 check "a reader waits for an origin that hangs" soon 20 waits "$reader"
-check "the daemon ends when asked to" stop_wfsd
+check "P2: the daemon ends when asked to" stop_wfsd
 check "the reader waits on" kill -0 "$reader"
 kill "$reader"
 check "and can be killed" soon 5 gone "$reader"

@@ -73,8 +73,8 @@ damaged=$(python3 - "$root/flipped" <<-'PY'
 check "its cache file is found and damaged" test -n "$damaged"
 drop_caches
 : >"$nginx_log"
-check "4 KiB around it read right" cmp -n 4096 -i 998000 "$mnt/flipped" "$root/flipped"
-at_least "$(bytes_sent /flipped)" 65536 "the block was fetched again"
+check "C4: 4 KiB around it read right" cmp -n 4096 -i 998000 "$mnt/flipped" "$root/flipped"
+at_least "$(bytes_sent /flipped)" 65536 "C4: the block was fetched again"
 at_most "$(bytes_sent /flipped)" 1048576 "only what was wrong"
 reading "all of it is right" random "$mnt/flipped" "$root/flipped"
 is "$(counter blocks_corrupt)" 1 "the counter says one block was corrupt"

@@ -19,12 +19,12 @@ require mount_wfs "$nginx_url/" "$mnt" block=1M
 used() {
 	du -sm /var/cache/wfs | cut -f1
 }
-reading "read three times the capacity" eager "$mnt" "$root"
+reading "C5: read three times the capacity" eager "$mnt" "$root"
 wfs sync "$mnt"
-at_most "$(used)" 64 "the cache keeps its bound (MiB)"
+at_most "$(used)" 64 "C5: the cache keeps its bound (MiB)"
 drop_caches
 reading "and again, in another order" st-lazy "$mnt" "$root"
-at_most "$(used)" 64 "the cache keeps its bound (MiB)"
+at_most "$(used)" 64 "C5: the cache keeps its bound (MiB)"
 at_least "$(counter blocks_evicted)" 1 "blocks were evicted"
 
 # Evicted under a reader, again and again.
@@ -44,7 +44,7 @@ free=$(df -m --output=avail /var/cache/wfs | tail -n 1)
 require fallocate -l $((free - 24))M /var/cache/wfs/else
 require start_wfsd
 require mount_wfs "$nginx_url/" "$mnt"
-reading "a full disk: reads go on" eager "$mnt" "$root"
+reading "C6: a full disk: reads go on" eager "$mnt" "$root"
 rm /var/cache/wfs/else
 require umount "$mnt"
 

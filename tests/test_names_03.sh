@@ -21,11 +21,11 @@ require mount_wfs "$nginx_url/" "$mnt"
 
 # nginx leaves out what begins with a dot.
 is "$(cd "$mnt/odd" && find . -type f | sort)" \
-	"$(cd "$root/odd" && find . -type f ! -name '.*' | sort)" "all of them are listed"
+	"$(cd "$root/odd" && find . -type f ! -name '.*' | sort)" "N2: all of them are listed"
 for name in "${names[@]}"; do
 	text=$(printf %q "$name")
-	is "$(stat -c %s "$mnt/odd/$name" 2>&1)" "$(stat -c %s "$root/odd/$name")" "stat $text"
-	check "read $text" cmp "$mnt/odd/$name" "$root/odd/$name"
+	is "$(stat -c %s "$mnt/odd/$name" 2>&1)" "$(stat -c %s "$root/odd/$name")" "N2: stat $text"
+	check "N2: read $text" cmp "$mnt/odd/$name" "$root/odd/$name"
 done
 require umount "$mnt"
 require mount_wfs "$nginx_url/" "$mnt"
@@ -34,7 +34,7 @@ for name in "${names[@]}"; do
 		cmp "$mnt/odd/$name" "$root/odd/$name"
 done
 check "in a directory of such names" cmp "$mnt/dir with space/#/file" "$root/dir with space/#/file"
-check_fails "a prefix of a name is not there" "No such file" stat "$mnt/sessions.jso"
+check_fails "N3: a prefix of a name is not there" "No such file" stat "$mnt/sessions.jso"
 check_fails "nor a name with more" "No such file" stat "$mnt/sessions.jsonx"
 require umount "$mnt"
 # A source with such a name in its path is given as a URL.

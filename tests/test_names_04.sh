@@ -28,9 +28,9 @@ entries() {
 	ls -U "$mnt/many" | sort -u | wc -l
 }
 before=$(rss)
-is "$(entries)" 100000 "each name once"
+is "$(entries)" 100000 "N7: each name once"
 is "$(listings)" 1 "one request for the listing"
 is "$(entries)" 100000 "listed again"
-is "$(listings)" 1 "which asks the server nothing"
-at_most $(($(rss) - before)) 300000 "KiB that the daemon grew by"
+is "$(listings)" 1 "N7: which asks the server nothing"
+at_most $(($(rss) - before)) 300000 "N7: KiB that the daemon grew by"
 check "one of them is found" stat "$mnt/many/file-099999"

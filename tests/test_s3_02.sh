@@ -39,14 +39,14 @@ require s3 put "$root/new" "$plain/a"
 require s3 put "$root/new" "$kept/a"
 
 # The rest was never fetched and no longer exists: an error, and no byte of the new one.
-check_fails "reading on gives ESTALE" ESTALE part "$plain_fd" 8388608 1048576
+check_fails "V1: reading on gives ESTALE" ESTALE part "$plain_fd" 8388608 1048576
 part "$plain_fd" 8388608 1048576 >"$tmp/part" 2>/dev/null
-is "$(stat -c %s "$tmp/part")" 0 "and no byte of the new one"
-is "$(stat -L -c %s "/proc/self/fd/$plain_fd")" 12000000 "the open file keeps its size"
-check "a new open sees the new one" soon 10 same "$mnt/a" "$root/new"
+is "$(stat -c %s "$tmp/part")" 0 "V1: and no byte of the new one"
+is "$(stat -L -c %s "/proc/self/fd/$plain_fd")" 12000000 "V3: the open file keeps its size"
+check "V2: a new open sees the new one" soon 10 same "$mnt/a" "$root/new"
 is "$(stat -c %s "$mnt/a")" 11000000 "and its size"
 part "$kept_fd" 0 12000000 >"$tmp/part"
-check "versioned: the open file reads the old one to its end" cmp "$tmp/part" "$root/old"
+check "V3: versioned: the open file reads the old one to its end" cmp "$tmp/part" "$root/old"
 check "versioned: a new open sees the new one" soon 10 same "$mnt.kept/a" "$root/new"
 
 # Overwritten again and again while programs read: whole old, whole new or an error.
@@ -65,6 +65,6 @@ until gone "$writer"; do
 		cmp -s "$tmp/got" "$root/old" || cmp -s "$tmp/got" "$root/new" || mixtures=$((mixtures + 1))
 	fi
 done
-is "$mixtures" 0 "no mixture among reads while it is overwritten"
+is "$mixtures" 0 "V5: no mixture among reads while it is overwritten"
 diag "$reads reads succeeded"
 check "after it, the last one is read" soon 20 same "$mnt/a" "$root/new"

@@ -34,21 +34,21 @@ require python3 "$tmp/put.py" "$bucket" "$tests"
 require start_wfsd
 require mount_wfs "s3://$bucket" "$mnt"
 
-is "$(cat "$mnt/deep/er/file")" "of deep/er/file" "the first open after a mount, no marker anywhere"
+is "$(cat "$mnt/deep/er/file")" "of deep/er/file" "N6: the first open after a mount, no marker anywhere"
 odd=('hash#tag' 'what?' '100%' 'a+b' 'a b' 'a&b' 'pc%25' 'ümläut' 'line
 feed' "quo'te" 'star*' 'a=b' '~tilde' plain)
 for name in "${odd[@]}"; do
-	is "$(cat "$mnt/$name" 2>&1)" "of $name" "read $(printf %q "$name")"
+	is "$(cat "$mnt/$name" 2>&1)" "of $name" "N2: read $(printf %q "$name")"
 done
 is "$(find "$mnt" -maxdepth 1 -mindepth 1 -type f -printf x | wc -c)" 15 "the files at the top are listed"
 check "sessions.json is there" test -f "$mnt/sessions.json"
-check_fails "sessions.jso is not" "No such file" stat "$mnt/sessions.jso"
-check "a marker is a directory" test -d "$mnt/marker"
+check_fails "N3: sessions.jso is not" "No such file" stat "$mnt/sessions.jso"
+check "N4: a marker is a directory" test -d "$mnt/marker"
 is "$(ls "$mnt/marker")" "" "an empty one"
-check "out is the directory" test -d "$mnt/out"
-is "$(cat "$mnt/out/x")" "of out/x" "what is below it is read"
+check "N5: out is the directory" test -d "$mnt/out"
+is "$(cat "$mnt/out/x")" "of out/x" "N5: what is below it is read"
 is "$(find "$mnt" -maxdepth 1 -name out -printf x)" x "it is listed once"
-is "$(ls -A "$mnt/a")" "" "keys that are no paths are not shown"
+is "$(ls -A "$mnt/a")" "" "N1: keys that are no paths are not shown"
 is "$(ls "$mnt/long")" "" "nor those that are too long"
 check "everything listed can be asked for" find "$mnt" -type f -exec cat '{}' +
-check "nothing leads outside" sh -c "! find '$mnt' -name '..*'| grep -q ."
+check "N1: nothing leads outside" sh -c "! find '$mnt' -name '..*'| grep -q ."

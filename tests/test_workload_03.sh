@@ -12,15 +12,15 @@ require start_nginx "$root"
 require start_wfsd
 require mount_wfs "$nginx_url/" "$mnt"
 
-reading "64 readers of one cold block" many "$mnt/b" "$root/b" --count 64
-is "$(count_gets /b)" 1 "one GET"
-is "$(bytes_sent /b)" 4194304 "of its bytes"
+reading "C1: 64 readers of one cold block" many "$mnt/b" "$root/b" --count 64
+is "$(count_gets /b)" 1 "C1: one GET"
+is "$(bytes_sent /b)" 4194304 "C1: of its bytes"
 
 reading "64 readers of a block in the middle" many "$mnt/a" "$root/a" --count 64 --offset 8388608
 is "$(awk '$1 == "GET" && /"bytes=8388608-/ && $NF == "/a"' "$nginx_log" | wc -l)" 1 "one GET for it"
 
-reading "one descriptor, many processes" shared-fd "$mnt/c" "$root/c"
-share "$(bytes_sent /c)" 5000000 "one descriptor, many processes"
+reading "P4: one descriptor, many processes" shared-fd "$mnt/c" "$root/c"
+share "$(bytes_sent /c)" 5000000 "P4: one descriptor, many processes"
 
 check "the small file gets stored" stored "$mnt/c"
 : >"$nginx_log"
@@ -28,4 +28,4 @@ for _ in {1..10}; do
 	echo 1 >/proc/sys/vm/drop_caches
 	cmp -n 1 -i 3000000 "$mnt/c" "$root/c" || not_ok "a wrong byte"
 done
-is "$(count_gets)" 0 "a cached byte read ten times asks nothing of the origin"
+is "$(count_gets)" 0 "C3: a cached byte read ten times asks nothing of the origin"
