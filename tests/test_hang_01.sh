@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: hang
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 # timeout: 400
 #
 # Nobody hangs: a daemon that is killed, stopped or stuck while a request is on its way. Who
@@ -32,7 +32,8 @@ set_hung_tasks 2 10 1
 size=200000
 # As long as it takes: here nothing ends for want of trying.
 configure "[fetch]
-retry_budget = 600"
+retry_budget = 600
+stall_timeout = 600"
 use_origin
 require make_files "$root" $size file
 require start_origin
