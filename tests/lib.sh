@@ -12,7 +12,8 @@
 # Header lines, all optional:
 #
 #	# group: NAME		tests of one group share a VM (default: from the file name)
-#	# kernels: ...		default "6.1 6.12"; debug = also in the smoke run on that kernel
+#	# kernels: ...		default "6.1 6.12"; debug = also in the smoke run on that kernel;
+#				tests/run -a takes all, but for what names debug alone
 #	# where: vm|host	default vm
 #	# timeout: SECONDS	for the whole file, default 180 (times 5 on the debug kernel)
 #	# needs: ceph		servers on the host

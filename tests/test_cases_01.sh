@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: cases
-# kernels: 6.1 6.12
+# kernels: 6.12
 # timeout: 400
 #
 # A server that answers oddly, by HTTP and by S3: right bytes or an error, in time, and

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: cases
-# kernels: 6.1 6.12
+# kernels: 6.12
 # timeout: 400
 #
 # Names, by HTTP and by S3: keys that are no paths, odd characters, markers, a name that is

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: credentials
-# kernels: 6.1 6.12
+# kernels: 6.12
 # timeout: 240
 #
 # Credentials that end while a file is read, that are wrong, and that come later (A1 to A3).

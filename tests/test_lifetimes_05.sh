@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: lifetimes
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 # timeout: 240
 #
 # Taking over, as an upgrade does: the same cache directory, the same control socket, the same

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: cache
-# kernels: 6.1 6.12
+# kernels: 6.12
 # timeout: 240
 #
 # How blocks are used, and what is said of their size; sync of a part; a daemon without the
