@@ -20,7 +20,8 @@
 #define ST_STATE 0x07
 #define ST_SUMS	 0x08 /* the window's sums hold this block's */
 #define ST_BAD	 0x10 /* the cached copy failed its check */
-#define ST_PIN	 0x20
+#define ST_REF	 0x20 /* was read since it was cached, or since this was last asked */
+#define ST_PIN	 0x40
 
 /* Windows with sums, least recently used first, for the shrinker. */
 static LIST_HEAD(sums_lru);
@@ -147,13 +148,20 @@ enum wfs_block_state wfs_block_state(const struct wfs_window *win, u32 index)
 	return atomic_read(&win->st[index]) & ST_STATE;
 }
 
-/* Sets the state, keeps the pins; sums stay only with a cached block. */
+/*
+ * Sets the state, keeps the pins; sums stay only with a cached block, and that it was read
+ * as long as it is one.
+ */
 static void set_state(struct wfs_window *win, u32 index, int state)
 {
 	int old = atomic_read(&win->st[index]);
+	int keep;
 
-	while (!atomic_try_cmpxchg(&win->st[index], &old, (old & ~(ST_STATE | ST_SUMS)) | state))
-		;
+	do {
+		keep = ~(ST_STATE | ST_SUMS | ST_REF);
+		if (state == WFS_BLOCK_CACHED && (old & ST_STATE) == WFS_BLOCK_CACHED)
+			keep |= ST_REF;
+	} while (!atomic_try_cmpxchg(&win->st[index], &old, (old & keep) | state));
 }
 
 void wfs_block_set(struct wfs_window *win, u32 index, enum wfs_block_state state)
@@ -191,8 +199,14 @@ bool wfs_block_pin(struct wfs_window *win, u32 index)
 	do {
 		if ((old & ST_STATE) != WFS_BLOCK_CACHED)
 			return false;
-	} while (!atomic_try_cmpxchg(&win->st[index], &old, old + ST_PIN));
+	} while (!atomic_try_cmpxchg(&win->st[index], &old, (old | ST_REF) + ST_PIN));
 	return true;
+}
+
+/* Was the block pinned since it was cached, or since this was last asked? Any context. */
+bool wfs_block_test_clear_ref(struct wfs_window *win, u32 index)
+{
+	return atomic_fetch_andnot(ST_REF, &win->st[index]) & ST_REF;
 }
 
 /* Any context. */

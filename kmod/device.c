@@ -195,6 +195,7 @@ static const u32 cmd_fields[] = {
 	[WFS_CMD_EVICTED] = F_NODE | F_BLOCK,
 	[WFS_CMD_OFFER] = F_NODE | F_BLOCK | F_OFFSET | F_BUF,
 	[WFS_CMD_INVALIDATE] = F_NODE | F_BUF,
+	[WFS_CMD_REOPEN] = F_NODE,
 };
 
 static int check_cmd(const struct wfs_dev *dev, const struct wfs_cmd *cmd)
@@ -208,7 +209,8 @@ static int check_cmd(const struct wfs_dev *dev, const struct wfs_cmd *cmd)
 	if (!cmd->op || cmd->op >= ARRAY_SIZE(cmd_fields))
 		return -EOPNOTSUPP;
 	f = cmd_fields[cmd->op];
-	if (cmd->flags || cmd->pad || (!(f & F_ID) && cmd->id) || (!(f & F_NODE) && cmd->node) ||
+	if ((cmd->op == WFS_CMD_EVICT ? cmd->flags & ~WFS_EVICT_COLD : cmd->flags) || cmd->pad ||
+	    (!(f & F_ID) && cmd->id) || (!(f & F_NODE) && cmd->node) ||
 	    (!(f & F_BLOCK) && cmd->block) || (!(f & F_OFFSET) && cmd->offset) ||
 	    (!(f & F_BUF) && (cmd->buf || cmd->len)) || (!(f & F_STATUS) && cmd->status) ||
 	    ((!(f & F_STATUS) || cmd->fd < -1) && cmd->fd != -1) ||
@@ -256,6 +258,8 @@ static int run_cmd(struct wfs_session *ses, const struct wfs_cmd *cmd)
 		return wfs_evicted(ses, cmd);
 	case WFS_CMD_OFFER:
 		return wfs_offer(ses, cmd);
+	case WFS_CMD_REOPEN:
+		return wfs_reopen(ses, cmd);
 	case WFS_CMD_INVALIDATE:
 		return invalidate(ses, cmd);
 	default:

@@ -323,7 +323,8 @@ int wfs_dropped(struct wfs_session *ses, const struct wfs_cmd *cmd)
  * @ses: the helper's session
  * @cmd: a checked WFS_CMD_EVICT
  *
- * Return: 0: yes, it is evicting and no read of it is in flight; -EBUSY; -ENOENT.
+ * Return: 0: yes, it is evicting and no read of it is in flight; -EBUSY; -ENOENT;
+ * with WFS_EVICT_COLD -EAGAIN: it was read since this was last asked.
  */
 int wfs_evict(struct wfs_session *ses, const struct wfs_cmd *cmd)
 {
@@ -348,6 +349,9 @@ int wfs_evict(struct wfs_session *ses, const struct wfs_cmd *cmd)
 		win->stale = true;
 	if (READ_ONCE(ses->dead))
 		err = -ESTALE;
+	else if (cmd->flags & WFS_EVICT_COLD && wfs_block_state(win, i) == WFS_BLOCK_CACHED &&
+		 wfs_block_test_clear_ref(win, i))
+		err = -EAGAIN;
 	else if (wfs_block_state(win, i) == WFS_BLOCK_EVICTING || wfs_block_try_evict(win, i))
 		err = 0;
 	else
@@ -384,6 +388,18 @@ int wfs_evicted(struct wfs_session *ses, const struct wfs_cmd *cmd)
 	}
 	spin_unlock(&node->lock);
 	wfs_count(node->wsb, WFS_STAT_EVICTED, 1);
+	wfs_node_put(node);
+	return 0;
+}
+
+/* The helper has another cache file for the node, or has one at last: OPEN is asked again. */
+int wfs_reopen(struct wfs_session *ses, const struct wfs_cmd *cmd)
+{
+	struct wfs_node *node = wfs_node_find(cmd->node);
+
+	if (!node)
+		return -ENOENT;
+	wfs_node_reopen(node);
 	wfs_node_put(node);
 	return 0;
 }

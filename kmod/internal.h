@@ -357,6 +357,7 @@ bool wfs_block_is_bad(const struct wfs_window *win, u32 index);
 bool wfs_block_test_clear_bad(struct wfs_window *win, u32 index);
 bool wfs_block_pin(struct wfs_window *win, u32 index);
 void wfs_block_unpin(struct wfs_window *win, u32 index);
+bool wfs_block_test_clear_ref(struct wfs_window *win, u32 index);
 bool wfs_block_try_evict(struct wfs_window *win, u32 index);
 bool wfs_block_has_sums(const struct wfs_window *win, u32 index);
 const u64 *wfs_block_sums(const struct wfs_window *win, u32 index);
@@ -652,6 +653,7 @@ void wfs_node_charge_to(struct wfs_node *node, struct task_struct *task);
 void wfs_node_resume_all(struct wfs_session *ses);
 /* Starts an OPEN; node->opening was set by the caller. */
 void wfs_node_open(struct wfs_node *node);
+void wfs_node_reopen(struct wfs_node *node);
 /* The window, made if need be; NULL: no memory. */
 struct wfs_window *wfs_node_window(struct wfs_node *node, u32 window);
 struct wfs_nreq *wfs_nreq_alloc(void);
@@ -680,6 +682,7 @@ int wfs_stored(struct wfs_session *ses, const struct wfs_cmd *cmd);
 int wfs_dropped(struct wfs_session *ses, const struct wfs_cmd *cmd);
 int wfs_evict(struct wfs_session *ses, const struct wfs_cmd *cmd);
 int wfs_evicted(struct wfs_session *ses, const struct wfs_cmd *cmd);
+int wfs_reopen(struct wfs_session *ses, const struct wfs_cmd *cmd);
 int wfs_offer(struct wfs_session *ses, const struct wfs_cmd *cmd);
 
 /* ---- cachefile.c: checked reads of the cache file ---- */

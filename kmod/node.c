@@ -261,11 +261,13 @@ static void forget_windows(struct wfs_node *node, bool all)
 	struct wfs_window *win;
 	unsigned long index;
 
-	xa_for_each(&node->windows, index, win)
+	xa_for_each(&node->windows, index, win) {
 		wfs_window_forget(win, all);
+		/* A map that was answered before is about another file. */
+		if (all && win->asked)
+			win->stale = true;
+	}
 }
-
-static void reopen(struct wfs_node *node);
 
 static void open_end(struct wfs_req *req, int status)
 {
@@ -305,7 +307,7 @@ static void open_end(struct wfs_req *req, int status)
 	if (old)
 		wfs_cachefile_put(old);
 	if (status != -ENOTCONN && !wfs_req_node_opened(node, req->session, status))
-		reopen(node);
+		wfs_node_reopen(node);
 	if (!status)
 		wfs_route(node, &segs);
 	else
@@ -331,8 +333,12 @@ static void submit_open(struct wfs_nreq *nreq, struct wfs_node *node, u32 flags,
 	wfs_req_put(&nreq->req);
 }
 
-/* The session that opened it ended at that very moment. */
-static void reopen(struct wfs_node *node)
+/*
+ * Asks OPEN again of a node that is open: the session that answered ended at that very
+ * moment, or the helper says that its answer would be another one. What is known and what is
+ * under way stays until the answer is there.
+ */
+void wfs_node_reopen(struct wfs_node *node)
 {
 	bool go;
 

@@ -11,6 +11,7 @@
  *   2026-11-30  protocol 1
  *   2026-11-30  counters from WFS_STAT_SERVED_PAGES_READS on; WFS_CMD_DELIVER returns
  *		 the bytes that were waited for
+ *   2026-11-30  WFS_EVICT_COLD, WFS_CMD_REOPEN, with a feature bit each
  */
 #ifndef _UAPI_WFS_H
 #define _UAPI_WFS_H
@@ -102,7 +103,10 @@
 /* Feature bits, agreed in the hello exchange. */
 #define WFS_FEATURE_IOURING (1ULL << 0) /* the io_uring transport */
 #define WFS_FEATURE_OFFER   (1ULL << 1) /* WFS_CMD_OFFER is understood */
-#define WFS_FEATURES	    (WFS_FEATURE_IOURING | WFS_FEATURE_OFFER)
+#define WFS_FEATURE_COLD    (1ULL << 2) /* WFS_EVICT_COLD is understood */
+#define WFS_FEATURE_REOPEN  (1ULL << 3) /* WFS_CMD_REOPEN is understood */
+#define WFS_FEATURES \
+	(WFS_FEATURE_IOURING | WFS_FEATURE_OFFER | WFS_FEATURE_COLD | WFS_FEATURE_REOPEN)
 
 /* struct wfs_hello.flags */
 #define WFS_HELLO_TAKEOVER (1U << 0) /* end a live session instead of EBUSY */
@@ -379,7 +383,9 @@ struct wfs_map_reply {
  * @WFS_CMD_DROPPED: block @block of @node will not be stored, its buffer is going away.
  * @WFS_CMD_EVICT: may block @block of @node be dropped from the cache file? 0: it is
  *	now evicting and no read of it is in flight; EBUSY: it is being read, later;
- *	ENOENT: the kernel does not know the node, so that nobody reads it.
+ *	ENOENT: the kernel does not know the node, so that nobody reads it. With
+ *	WFS_EVICT_COLD in @flags, EAGAIN: the block was read from the cache file since
+ *	it was stored or since this was last asked; it stays, and that is forgotten.
  * @WFS_CMD_EVICTED: the block is gone from index and file.
  * @WFS_CMD_OFFER: bytes of a held block for the page cache before it is dropped:
  *	@node, @block, @offset, payload as with DELIVER. Taken as far as memory
@@ -387,6 +393,8 @@ struct wfs_map_reply {
  * @WFS_CMD_INVALIDATE: names at and below a path of @node (here a mount id) must be
  *	asked again. Payload: path, no NUL; empty for all. The kernel asks again for all
  *	names of the mount, of which the helper answers those that it still knows.
+ * @WFS_CMD_REOPEN: @node has, or may have, another cache file than was given: the kernel
+ *	asks WFS_REQ_OPEN once more. Until that is answered it goes on with the one it has.
  */
 enum wfs_op {
 	WFS_CMD_FETCH = 1,
@@ -399,15 +407,19 @@ enum wfs_op {
 	WFS_CMD_EVICTED = 8,
 	WFS_CMD_OFFER = 9,
 	WFS_CMD_INVALIDATE = 10,
+	WFS_CMD_REOPEN = 11,
 };
+
+/* struct wfs_cmd.flags, EVICT */
+#define WFS_EVICT_COLD (1U << 0) /* not if it was read since this was last asked */
 
 /**
  * struct wfs_cmd - one command
  * @op: enum wfs_op
- * @flags: zero
+ * @flags: WFS_EVICT_COLD for EVICT, else zero
  * @session: generation of the session
  * @id: request id (COMMIT, DELIVER)
- * @node: node (STORED to OFFER), mount (INVALIDATE)
+ * @node: node (STORED to OFFER, REOPEN), mount (INVALIDATE)
  * @block: number of the block
  * @offset: DELIVER, OFFER: bytes from the start of the block
  * @buf: payload: offset in the session's buffers, a multiple of 8
