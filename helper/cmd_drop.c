@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * wfs invalidate, wfs evict: drop names, drop cached blocks.
+ * wfs invalidate, evict, pin, unpin: drop names, drop or keep cached blocks.
  */
 #include <stdio.h>
 #include <string.h>
@@ -79,6 +79,7 @@ static int evict_run(const struct command *command, int argc, char **argv)
 	json_t *result = NULL;
 	int status = drop_run(command, argc, argv, &result, &options);
 	json_int_t busy = json_integer_value(json_object_get(result, "busy"));
+	json_int_t pinned = json_integer_value(json_object_get(result, "pinned"));
 
 	if (!status && options.json)
 		print_json(json_incref(result));
@@ -87,6 +88,9 @@ static int evict_run(const struct command *command, int argc, char **argv)
 		       (long long)json_integer_value(json_object_get(result, "blocks")));
 	if (!status && busy)
 		status = failed("%lld blocks are in use and were kept", (long long)busy);
+	if (!status && pinned)
+		status = failed("%lld blocks are pinned and were kept; see wfs unpin",
+				(long long)pinned);
 	json_decref(result);
 	return status < 0 ? 0 : status;
 }
@@ -99,4 +103,37 @@ const struct command command_evict = {
 		"\n"
 		"  -o OPTIONS   as for the mount: endpoint, region, profile, anon, ca\n",
 	.run = evict_run,
+};
+
+static int pin_run(const struct command *command, int argc, char **argv)
+{
+	struct options options;
+	json_t *result = NULL;
+	int status = drop_run(command, argc, argv, &result, &options);
+
+	if (!status && options.json)
+		print_json(json_incref(result));
+	json_decref(result);
+	return status < 0 ? 0 : status;
+}
+
+const struct command command_pin = {
+	.name = "pin",
+	.args = "[-o OPTIONS] [--json] PATH|SOURCE",
+	.summary = "keep cached what is cached",
+	.help = "What of PATH, or of SOURCE, is in the cache or comes into it is not evicted\n"
+		"until wfs unpin. Nothing is fetched; see wfs fetch for that.\n"
+		"\n"
+		"  -o OPTIONS   as for the mount: endpoint, region, profile, anon, ca\n",
+	.run = pin_run,
+};
+
+const struct command command_unpin = {
+	.name = "unpin",
+	.args = "[-o OPTIONS] [--json] PATH|SOURCE",
+	.summary = "let go of what was pinned",
+	.help = "Ends what wfs pin began, of the same PATH or SOURCE.\n"
+		"\n"
+		"  -o OPTIONS   as for the mount: endpoint, region, profile, anon, ca\n",
+	.run = pin_run,
 };

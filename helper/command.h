@@ -22,7 +22,8 @@ struct command {
 };
 
 extern const struct command command_mounts, command_stat, command_ls, command_fetch,
-	command_prefetch, command_sync, command_invalidate, command_evict, command_events;
+	command_prefetch, command_sync, command_invalidate, command_evict, command_pin,
+	command_unpin, command_events;
 
 /* Options that commands share, as options_parse() found them. */
 struct options {

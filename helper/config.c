@@ -539,6 +539,15 @@ int config_finish(struct config *config, char *msg, size_t msg_size)
 	return 0;
 }
 
+bool config_source_speaks(const char *prefix, const char *source)
+{
+	size_t len = strlen(prefix);
+
+	/* "s3://models" speaks for s3://models/x, not for s3://models-2. */
+	return !strncmp(source, prefix, len) &&
+	       (!len || prefix[len - 1] == '/' || !source[len] || source[len] == '/');
+}
+
 const struct config_source *config_source(const struct config *config, const char *source)
 {
 	const struct config_source *best = NULL;
@@ -547,12 +556,7 @@ const struct config_source *config_source(const struct config *config, const cha
 	for (const struct config_source *s = config->sources; s; s = s->next) {
 		size_t len = strlen(s->prefix);
 
-		/* "s3://models" speaks for s3://models/x, not for s3://models-2. */
-		if (strncmp(source, s->prefix, len))
-			continue;
-		if (len && s->prefix[len - 1] != '/' && source[len] && source[len] != '/')
-			continue;
-		if (!best || len > best_len) {
+		if (config_source_speaks(s->prefix, source) && (!best || len > best_len)) {
 			best = s;
 			best_len = len;
 		}

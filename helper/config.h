@@ -84,6 +84,8 @@ int config_set_option(struct config *config, size_t index, const char *value, ch
 /* What a key is for, for --help. */
 const char *config_option_help(size_t index);
 
+/* Does a section of this prefix count for the source? */
+bool config_source_speaks(const char *prefix, const char *source);
 /* The section with the longest prefix of source, or NULL. */
 const struct config_source *config_source(const struct config *config, const char *source);
 

@@ -96,7 +96,7 @@ static void core_evict_ended(struct core *core, struct store_file *file, struct 
 	fetch_evicted(block, kept);
 }
 
-static int core_evict(void *arg, struct store_file *file, uint64_t nr)
+static int core_evict(void *arg, struct store_file *file, uint64_t nr, bool cold)
 {
 	struct core *core = arg;
 	struct object *object = object_of_file(core, file);
@@ -120,10 +120,11 @@ static int core_evict(void *arg, struct store_file *file, uint64_t nr)
 		object_unref(object);
 		return -EBUSY;
 	}
-	err = object_tell_evict(object, nr);
+	err = object_tell_evict(object, nr, cold);
 	if (err) {
 		core_evict_ended(core, file, block, false);
-		err = -EBUSY;
+		if (err != -EAGAIN)
+			err = -EBUSY;
 	}
 	object_unref(object);
 	return err;
@@ -160,6 +161,11 @@ static void core_space(void *arg)
 
 	SCOPED_LOCK(&core->lock);
 	core_kick(core, &core->workers[0]);
+}
+
+static void core_back(void *arg)
+{
+	object_reopen_all(arg);
 }
 
 int core_create(const struct config *config, struct core **ret, char *msg, size_t msg_size)
@@ -217,7 +223,7 @@ int core_create(const struct config *config, struct core **ret, char *msg, size_
 
 int core_open(struct core *core, char *msg, size_t msg_size)
 {
-	struct store_ops ops = { core_evict, core_evicted, core_space, core };
+	struct store_ops ops = { core_evict, core_evicted, core_space, core_back, core };
 	int err;
 
 	if (!core->config->dir_count)
@@ -370,6 +376,12 @@ void core_allow_eviction(struct core *core, int allowed)
 {
 	if (core->store)
 		store_allow_eviction(core->store, allowed != 0);
+}
+
+void core_mounted(struct core *core, struct origin *origin, int mounted)
+{
+	if (core->store)
+		store_mounted(core->store, origin_identity(origin), mounted != 0);
 }
 
 int core_sync(struct core *core, uint64_t timeout_ms)
@@ -561,6 +573,8 @@ int core_origin(struct core *core, const char *source, const char *options, stru
 			else
 				err = -ENOMEM;
 		}
+		if (!err && core->store)
+			store_source(core->store, origin_identity(origin), source);
 		if (err)
 			origin_unref(origin);
 		else

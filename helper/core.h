@@ -61,6 +61,9 @@ int core_origin(struct core *core, const char *source, const char *options, stru
  */
 void core_allow_eviction(struct core *core, int allowed);
 
+/* The origin's source was mounted once more (1), or once less (0). Any thread. */
+void core_mounted(struct core *core, struct origin *origin, int mounted);
+
 /*
  * Waits until all blocks that are being fetched or are whole now are durable or given up
  * and their watches told, at most timeout_ms: -ETIMEDOUT. Not on a worker's thread.

@@ -170,6 +170,8 @@ struct core {
 	struct block_list writes;     /* HOLD_PENDING */
 	uint64_t writing_bytes;
 	unsigned int writing;
+	uint64_t unrecorded_bytes; /* being written, or written and not recorded yet */
+	uint64_t backlog_bytes;	   /* the same, with what waits to be written */
 	struct block *unsettled_first, *unsettled_last; /* by unsettled_seq */
 	uint64_t unsettled_seq;
 };
@@ -190,6 +192,7 @@ struct object {
 	struct origin_attr attr;
 	uint32_t block_shift;
 	struct object *table_next;
+	bool replaced; /* not in the table any more; core->table_lock */
 	uint64_t hash;
 	struct store_file *file; /* NULL: not kept */
 	pthread_mutex_t lock;	 /* slots */
@@ -208,9 +211,11 @@ struct source *core_source(struct core *core, struct origin *origin);
 /* object: tell the watches; on a worker's thread, no lock held. */
 void object_tell_stored(struct object *object, struct block *block);
 void object_tell_dropped(struct object *object, struct block *block);
-/* On the store's thread. 0 or -EBUSY. */
-int object_tell_evict(struct object *object, uint64_t block);
+/* On the store's thread. 0, -EBUSY, or -EAGAIN if cold. */
+int object_tell_evict(struct object *object, uint64_t block, bool cold);
 void object_tell_evicted(struct object *object, uint64_t block);
+/* Those without a data file, or with a lost one, are opened anew. On the store's thread. */
+void object_reopen_all(struct core *core);
 /* A reference to the object that has this cache file open, or NULL. */
 struct object *object_of_file(struct core *core, struct store_file *file);
 uint64_t object_blocks(const struct object *object);
@@ -274,6 +279,8 @@ void hold_pump(struct worker *worker);
 void hold_settle(struct block *block);
 /* No lock held, on the worker's thread. */
 void hold_tell(struct block *block);
+/* Is so much on its way to the disk that readers who need memory do not wait for it? */
+bool hold_is_behind(const struct core *core);
 /* Gives blocks up that wait to be written, until so many units are on their way back. */
 void hold_drop(struct core *core, uint32_t units);
 /* As core_sync_below(). No lock held. */

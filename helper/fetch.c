@@ -332,7 +332,7 @@ static void fetch_starved(struct core *core, struct worker *worker, const struct
 		store_hurry(core->store);
 	if (block->why == FETCH_PREFETCH)
 		return;
-	if (now - core->starved_ns >= STARVED_NS)
+	if (hold_is_behind(core) || now - core->starved_ns >= STARVED_NS)
 		hold_drop(core, block->units);
 	loop_timer_start(worker->loop, &worker->starved, STARVED_LOOK_MS);
 }

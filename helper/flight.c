@@ -134,7 +134,14 @@ static void flight_end(struct flight *flight)
 			block->flights--;
 			block->from_cache = false;
 			block->cache_failed = true;
-			fetch_queue(block);
+			if (block->waits) {
+				fetch_queue(block);
+			} else {
+				/* Whoever wanted it has gone: it is not brought for nobody. */
+				block_unhash(block);
+				block->state = BLOCK_HELD;
+				block_put(block);
+			}
 			continue;
 		}
 		block_deliver(block);
@@ -307,6 +314,7 @@ static void flight_cached(void *arg, int error)
 	struct block *block = flight->blocks[0];
 
 	if (!error && flight_check(flight)) {
+		store_file_used(flight->object->file, block->nr);
 		flight_arrived(flight, flight->len);
 	} else {
 		if (error)

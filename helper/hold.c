@@ -8,12 +8,30 @@
 #include <time.h>
 
 #include "engine.h"
+#include "faultpoint.h"
 
 #define LOG_AREA "hold"
 #include "log.h"
 
 /* Bytes of writes under way. */
 #define HOLD_WRITING_MAX (64ULL << 20)
+/*
+ * Shares of the buffer memory: of blocks that are being written or made durable, which
+ * cannot be given up any more; and of those with what waits to be written, from which on
+ * readers who need memory do not wait for the disk.
+ */
+#define HOLD_UNRECORDED_SHARE 4
+#define HOLD_BACKLOG_SHARE    2
+
+static uint64_t hold_share(const struct core *core, unsigned int share)
+{
+	return ((uint64_t)buffers_units(core->buffers) << BUFFER_UNIT_SHIFT) / share;
+}
+
+bool hold_is_behind(const struct core *core)
+{
+	return core->backlog_bytes >= hold_share(core, HOLD_BACKLOG_SHARE);
+}
 
 void hold_expect(struct block *block)
 {
@@ -62,6 +80,7 @@ void hold_begin(struct block *block)
 		block->hold = HOLD_STORED;
 	} else if (block->object->file && !core->stopping) {
 		block->hold = HOLD_PENDING;
+		core->backlog_bytes += block->len;
 		block_list_add(&core->writes, block);
 		core_kick(core, &core->workers[block->worker]);
 	} else {
@@ -97,6 +116,7 @@ void hold_tell(struct block *block)
 		object_tell_dropped(block->object, block);
 	else
 		object_tell_stored(block->object, block);
+	faultpoint(FAULT_TOLD);
 
 	SCOPED_LOCK(&core->lock);
 	counter_sub(held_blocks, 1);
@@ -106,6 +126,7 @@ void hold_tell(struct block *block)
 
 static void hold_give_up(struct block *block)
 {
+	block->object->core->backlog_bytes -= block->len;
 	block->hold = HOLD_DROPPED;
 	hold_settle(block);
 }
@@ -117,11 +138,14 @@ static void hold_recorded(struct store_record *record, int error)
 	struct core *core = block->object->core;
 
 	SCOPED_LOCK(&core->lock);
+	core->unrecorded_bytes -= block->len;
+	core_kick(core, &core->workers[block->worker]);
 	if (error) {
 		counter_add(store_errors, 1);
 		hold_give_up(block);
 		return;
 	}
+	core->backlog_bytes -= block->len;
 	counter_add(blocks_stored, 1);
 	/* Recorded before: it was fetched although the cache had it. */
 	if (!record->fresh)
@@ -141,8 +165,10 @@ static void hold_written(void *arg, int error)
 	core->writing--;
 	core->writing_bytes -= block->len;
 	pthread_cond_broadcast(&core->changed);
+	faultpoint(FAULT_WRITTEN);
 	if (error) {
 		counter_add(store_errors, 1);
+		core->unrecorded_bytes -= block->len;
 		store_failed(file, error);
 		store_unreserve(file, block->len);
 		hold_give_up(block);
@@ -172,6 +198,7 @@ static int hold_write(struct worker *worker, struct block *block)
 	memset(block->bytes + block->len, 0, tail);
 	core->writing++;
 	core->writing_bytes += block->len;
+	core->unrecorded_bytes += block->len;
 	block->hold = HOLD_WRITING;
 	err = store_io_start(block->object->file, worker->loop, true,
 			     block->nr << block->object->block_shift, block->bytes, block->len,
@@ -179,6 +206,7 @@ static int hold_write(struct worker *worker, struct block *block)
 	if (err) {
 		core->writing--;
 		core->writing_bytes -= block->len;
+		core->unrecorded_bytes -= block->len;
 	}
 	return err;
 }
@@ -194,6 +222,11 @@ void hold_pump(struct worker *worker)
 
 		if (core->writing && core->writing_bytes + block->len > HOLD_WRITING_MAX)
 			break;
+		if (core->unrecorded_bytes &&
+		    core->unrecorded_bytes + block->len > hold_share(core, HOLD_UNRECORDED_SHARE)) {
+			store_hurry(core->store);
+			break;
+		}
 		err = store_reserve(file, block->nr, block->len);
 		if (err == -EAGAIN)
 			break;

@@ -349,6 +349,7 @@ static void job_run(struct job *job)
 		struct object *object;
 
 		if (!job_open(job, file, &object)) {
+			object_opened(object);
 			/* Without a cache file nothing would be left of what is fetched. */
 			if (file->attr->size && object_fd(object) < 0)
 				job->unkept++;

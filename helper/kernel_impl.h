@@ -37,7 +37,6 @@ struct node {
 	struct kernel *kernel;
 	struct object *object;
 	struct object_watch watch;
-	bool watched;
 	struct node *next;
 };
 

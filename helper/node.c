@@ -78,12 +78,17 @@ static void watch_offer(struct object_watch *watch, uint64_t block, uint64_t off
 	}
 }
 
-static int watch_evict(struct object_watch *watch, uint64_t block)
+static int watch_evict(struct object_watch *watch, uint64_t block, bool cold)
 {
 	struct node *node = container_of(watch, struct node, watch);
 	struct wfs_cmd cmd = node_cmd(node, WFS_CMD_EVICT, block);
-	int r = channel_call(&node->kernel->session, &cmd);
+	int r;
 
+	if (cold && node->kernel->session.features & WFS_FEATURE_COLD)
+		cmd.flags = WFS_EVICT_COLD;
+	r = channel_call(&node->kernel->session, &cmd);
+	if (r == -EAGAIN && cmd.flags)
+		return r;
 	/* Without a session nobody can say that the block is not being read. */
 	return r == 0 || r == -ENOENT ? 0 : -EBUSY;
 }
@@ -96,12 +101,22 @@ static void watch_evicted(struct object_watch *watch, uint64_t block)
 	told(node, "evicted", block, channel_call(&node->kernel->session, &cmd));
 }
 
+static void watch_reopen(struct object_watch *watch)
+{
+	struct node *node = container_of(watch, struct node, watch);
+	struct wfs_cmd cmd = channel_op(WFS_CMD_REOPEN);
+
+	if (!(node->kernel->session.features & WFS_FEATURE_REOPEN))
+		return;
+	cmd.node = node->id;
+	told(node, "reopen", 0, channel_call(&node->kernel->session, &cmd));
+}
+
 void node_unref(struct node *node)
 {
 	if (!node || atomic_fetch_sub(&node->refs, 1) > 1)
 		return;
-	if (node->watched)
-		object_unwatch(node->object, &node->watch);
+	object_unwatch(node->object, &node->watch);
 	object_unref(node->object);
 	free(node);
 }
@@ -136,6 +151,12 @@ void node_forget(struct kernel *kernel, uint64_t id)
 		kernel->node_count--;
 	}
 	pthread_mutex_unlock(&kernel->lock);
+	/*
+	 * At once, though requests may still have it: what is told of its object from now on
+	 * might be about another cache file than the kernel is about to get.
+	 */
+	if (node)
+		object_unwatch(node->object, &node->watch);
 	node_unref(node);
 }
 
@@ -158,13 +179,13 @@ int node_create(struct kernel *kernel, uint64_t id, struct object *object)
 		.offer = watch_offer,
 		.evict = watch_evict,
 		.evicted = watch_evicted,
+		.reopen = watch_reopen,
 	};
 	r = object_watch(object, &node->watch);
 	if (r) {
 		node_unref(node);
 		return r;
 	}
-	node->watched = true;
 	/* Opened again in this session: the new answer counts. */
 	node_forget(kernel, id);
 	SCOPED_LOCK(&kernel->lock);

@@ -153,6 +153,12 @@ int object_open(struct core *core, struct origin *origin, const char *path,
 	return 0;
 }
 
+void object_opened(struct object *object)
+{
+	if (object->file)
+		store_file_opened(object->file);
+}
+
 bool object_recorded(struct core *core, struct origin *origin, const char *path,
 		     const struct origin_attr *attr, uint32_t block_shift)
 {
@@ -181,9 +187,11 @@ void object_unref(struct object *object)
 		pthread_mutex_unlock(&core->table_lock);
 		return;
 	}
-	for (link = &core->objects[object->hash % OBJECT_BUCKETS]; *link != object;)
-		link = &(*link)->table_next;
-	*link = object->table_next;
+	if (!object->replaced) {
+		for (link = &core->objects[object->hash % OBJECT_BUCKETS]; *link != object;)
+			link = &(*link)->table_next;
+		*link = object->table_next;
+	}
 	pthread_mutex_unlock(&core->table_lock);
 	object_free(object);
 }
@@ -283,7 +291,7 @@ void object_tell_dropped(struct object *object, struct block *block)
 	}
 }
 
-int object_tell_evict(struct object *object, uint64_t block)
+int object_tell_evict(struct object *object, uint64_t block, bool cold)
 {
 	struct object_slot *slot = NULL, *granted = NULL;
 	bool refused = false, past = false;
@@ -292,7 +300,7 @@ int object_tell_evict(struct object *object, uint64_t block)
 	while ((slot = object_next_slot(object, slot))) {
 		if (refused || !slot->watch->evict)
 			continue;
-		err = slot->watch->evict(slot->watch, block);
+		err = slot->watch->evict(slot->watch, block, cold);
 		refused = err != 0;
 		if (!refused)
 			granted = slot;
@@ -315,6 +323,45 @@ void object_tell_evicted(struct object *object, uint64_t block)
 	while ((slot = object_next_slot(object, slot)))
 		if (slot->watch->evicted)
 			slot->watch->evicted(slot->watch, block);
+}
+
+/* Has no data file, or one that is lost, and could have one. */
+static bool object_is_homeless(struct object *object)
+{
+	if (object->file)
+		return store_file_dead(object->file);
+	return !(object->attr.flags & ORIGIN_WEAK) && object->attr.size;
+}
+
+void object_reopen_all(struct core *core)
+{
+	struct object *homeless = NULL, **link, *object;
+
+	pthread_mutex_lock(&core->table_lock);
+	for (size_t i = 0; i < OBJECT_BUCKETS; i++) {
+		for (link = &core->objects[i]; (object = *link);) {
+			if (!object_is_homeless(object)) {
+				link = &object->table_next;
+				continue;
+			}
+			/* Whoever opens it from now on makes another one. */
+			*link = object->table_next;
+			object->replaced = true;
+			object->refs++;
+			object->table_next = homeless;
+			homeless = object;
+		}
+	}
+	pthread_mutex_unlock(&core->table_lock);
+	while ((object = homeless)) {
+		struct object_slot *slot = NULL;
+
+		homeless = object->table_next;
+		while ((slot = object_next_slot(object, slot)))
+			if (slot->watch->reopen)
+				slot->watch->reopen(slot->watch);
+		object_unref(object);
+	}
 }
 
 int object_fd(const struct object *object)

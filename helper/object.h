@@ -32,10 +32,13 @@ struct object_watch {
 		      const void *bytes, uint32_t len);
 	/*
 	 * May the block be dropped from the cache file? Blocks until the kernel has
-	 * answered: 0 or -EBUSY. Called on the store's own thread.
+	 * answered: 0 or -EBUSY; -EAGAIN, if cold: it was read since this was last asked.
+	 * Called on the store's own thread.
 	 */
-	int (*evict)(struct object_watch *watch, uint64_t block);
+	int (*evict)(struct object_watch *watch, uint64_t block, bool cold);
 	void (*evicted)(struct object_watch *watch, uint64_t block);
+	/* The object is to be opened anew: it may have a cache file then. The store's thread. */
+	void (*reopen)(struct object_watch *watch);
 };
 
 /*
@@ -44,6 +47,8 @@ struct object_watch {
  */
 int object_open(struct core *core, struct origin *origin, const char *path,
 		const struct origin_attr *attr, uint32_t block_shift, struct object **ret);
+/* Somebody opened it, or wants it kept: what is cached of it by now is spared once. */
+void object_opened(struct object *object);
 /* Is any block of it in the cache, so that an earlier open found it fit to be kept? Any thread. */
 bool object_recorded(struct core *core, struct origin *origin, const char *path,
 		     const struct origin_attr *attr, uint32_t block_shift);

@@ -13,8 +13,9 @@ COMMON_OBJS := \
 	origin_file.o \
 	listing.o names.o names_call.o \
 	log.o counters.o config.o buffers.o \
-	core.o object.o block.o fetch.o flight.o hold.o usage.o \
-	store.o store_file.o store_index.o store_io.o store_thread.o evict.o
+	core.o object.o block.o fetch.o flight.o hold.o usage.o faultpoint.o \
+	store.o store_dir.o store_source.o store_collect.o store_file.o store_io.o \
+	store_index.o store_index_read.o store_index_change.o store_thread.o evict.o
 
 # The daemon: main file wfsd.c.
 WFSD_OBJS := wfsd.o server.o server_command.o job.o ask.o report.o metrics.o ratios.o control.o \

@@ -76,6 +76,8 @@ static void open_object(struct opening *opening, unsigned int flags)
 		r = node_create(kernel, request->node, object_ref(object));
 	if (!r && !(flags & ORIGIN_WEAK))
 		fd = object_fd(object);
+	if (!r && !(request->flags & WFS_REQ_F_RESUME))
+		object_opened(object);
 	if (r && r != -ENOMEM)
 		log_error("%s: cannot be opened: %s", opening->path, strerror(-r));
 	open_commit(kernel, request, r, fd);

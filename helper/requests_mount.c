@@ -75,11 +75,14 @@ static void mount_remove(struct kernel *kernel, uint64_t id)
 		kernel->mount_count--;
 	}
 	pthread_mutex_unlock(&kernel->lock);
+	if (mount)
+		core_mounted(kernel->core, mount->origin, 0);
 	mount_unref(mount);
 }
 
 static void mount_add(struct kernel *kernel, struct mount *mount)
 {
+	core_mounted(kernel->core, mount->origin, 1);
 	/* Told again in this session: the new answer counts. */
 	mount_remove(kernel, mount->id);
 	SCOPED_LOCK(&kernel->lock);

@@ -208,31 +208,63 @@ static int command_invalidate(struct connection *connection, const json_t *reque
 	return 0;
 }
 
-static int command_evict(struct connection *connection, const json_t *request, json_t **ret_result,
-			 char *msg, size_t msg_size)
+/* The store and the origin of a command about what is cached. */
+static int command_cached(struct connection *connection, const json_t *request,
+			  struct store **ret_store, struct origin **ret_origin, char *msg,
+			  size_t msg_size)
 {
-	struct server *server = connection->server;
-	struct store *store = core_store(server->core);
-	const char *path = command_string(request, "path");
-	uint64_t blocks = 0, busy = 0;
-	struct origin *origin;
-	int err;
-
-	if (!store) {
+	*ret_store = core_store(connection->server->core);
+	if (!*ret_store) {
 		snprintf(msg, msg_size, "the daemon has no cache directory");
 		return -ENODEV;
 	}
-	err = command_origin(connection, request, &origin, msg, msg_size);
-	if (!err) {
-		err = store_evict(store, origin_identity(origin), path ? path : "", &blocks, &busy);
-		if (err == -EAGAIN)
-			snprintf(msg, msg_size,
-				 "the kernel has not told yet what it reads; try again");
-		origin_unref(origin);
-	}
+	return command_origin(connection, request, ret_origin, msg, msg_size);
+}
+
+static int command_evict(struct connection *connection, const json_t *request, json_t **ret_result,
+			 char *msg, size_t msg_size)
+{
+	const char *path = command_string(request, "path");
+	uint64_t blocks = 0, busy = 0, pinned = 0;
+	struct origin *origin;
+	struct store *store;
+	int err = command_cached(connection, request, &store, &origin, msg, msg_size);
+
+	if (err)
+		return err;
+	err = store_evict(store, origin_identity(origin), path ? path : "", &blocks, &busy,
+			  &pinned);
+	if (err == -EAGAIN)
+		snprintf(msg, msg_size, "the kernel has not told yet what it reads; try again");
+	origin_unref(origin);
 	if (!err)
-		*ret_result = json_pack("{s:I, s:I}", "blocks", (json_int_t)blocks, "busy",
-					(json_int_t)busy);
+		*ret_result = json_pack("{s:I, s:I, s:I}", "blocks", (json_int_t)blocks, "busy",
+					(json_int_t)busy, "pinned", (json_int_t)pinned);
+	return err;
+}
+
+static int command_pin(struct connection *connection, const json_t *request, json_t **ret_result,
+		       char *msg, size_t msg_size)
+{
+	bool pin = !strcmp(command_string(request, "command"), "pin");
+	const char *path = command_string(request, "path");
+	struct origin *origin;
+	struct store *store;
+	int err = command_cached(connection, request, &store, &origin, msg, msg_size);
+
+	if (err)
+		return err;
+	if (pin)
+		err = store_pin(store, origin_identity(origin), path ? path : "");
+	else
+		err = store_unpin(store, origin_identity(origin), path ? path : "");
+	origin_unref(origin);
+	if (err == -ENOENT)
+		snprintf(msg, msg_size, "it is not pinned");
+	else if (err)
+		snprintf(msg, msg_size, "it cannot be recorded: %s", strerror(-err));
+	else
+		*ret_result = json_pack("{s:b}", "pinned", (int)pin);
 	return err;
 }
 
@@ -269,6 +301,8 @@ static const struct {
 	{ "sync", command_sync },
 	{ "invalidate", command_invalidate },
 	{ "evict", command_evict },
+	{ "pin", command_pin },
+	{ "unpin", command_pin },
 	{ "mounts", command_mounts },
 };
 

@@ -5,16 +5,9 @@
 #include "store.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "counters.h"
 #include "loop.h"
@@ -23,19 +16,14 @@
 #define LOG_AREA "store"
 #include "log.h"
 
-#define STORE_FORMAT "wfs cache 1\n"
-/* Of the filesystem, left to others. */
-#define STORE_LEAVE_PERCENT 1
-#define STORE_LEAVE_MAX	    (1ULL << 30)
-/* How long a directory rests after an error. */
-#define STORE_REST_NS 5000000000ULL
-
 uint64_t store_now(void)
 {
 	return counter_now();
 }
 
-bool store_is_evicting(const struct store *store, const struct store_file *file, uint64_t block)
+/* store->lock held. */
+static bool store_is_evicting(const struct store *store, const struct store_file *file,
+			      uint64_t block)
 {
 	for (unsigned int i = 0; i < store->evicting_count; i++)
 		if (store->evicting[i].file == file && store->evicting[i].block == block)
@@ -43,202 +31,36 @@ bool store_is_evicting(const struct store *store, const struct store_file *file,
 	return false;
 }
 
-static int store_mkdir(const char *path)
+static bool store_is_forgotten(const struct store_forget *forget, const struct store_file *file,
+			       uint64_t block)
 {
-	char part[4096];
-
-	if (strlen(path) >= sizeof(part))
-		return -ENAMETOOLONG;
-	for (size_t i = 1; i <= strlen(path); i++) {
-		if (path[i] != '/' && path[i])
-			continue;
-		memcpy(part, path, i);
-		part[i] = '\0';
-		if (mkdir(part, 0700) && errno != EEXIST)
-			return -errno;
-	}
-	return 0;
+	for (; forget; forget = forget->next)
+		if (forget->file == file && forget->block == block)
+			return true;
+	return false;
 }
 
-/* Is there anything that the store did not put there? */
-static int store_check_format(struct store_dir *dir, char *msg, size_t msg_size)
+bool store_is_leaving(const struct store *store, const struct store_file *file, uint64_t block)
 {
-	char text[64];
-	ssize_t len;
-	cleanup_close int fd = openat(dir->fd, "format", O_RDONLY | O_CLOEXEC);
+	return store_is_evicting(store, file, block) ||
+	       store_is_forgotten(store->forgets, file, block) ||
+	       store_is_forgotten(store->forgetting, file, block);
+}
 
-	if (fd < 0 && errno != ENOENT) {
-		snprintf(msg, msg_size, "%s/format cannot be read: %s", dir->path, strerror(errno));
-		return -errno;
-	}
-	if (fd < 0) {
-		fd = openat(dir->fd, "format.new", O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-		if (fd < 0 ||
-		    write(fd, STORE_FORMAT, strlen(STORE_FORMAT)) !=
-			    (ssize_t)strlen(STORE_FORMAT) ||
-		    fsync(fd) || renameat(dir->fd, "format.new", dir->fd, "format") ||
-		    fsync(dir->fd)) {
-			snprintf(msg, msg_size, "%s/format cannot be written: %s", dir->path,
-				 strerror(errno));
-			return errno ? -errno : -EIO;
-		}
+void store_account(struct store_dir *dir, struct store_source *source, int64_t bytes)
+{
+	dir->used = index_add(dir->used, bytes);
+	if (source)
+		source->used[dir->number] = index_add(source->used[dir->number], bytes);
+}
+
+uint64_t store_block_len(uint64_t size, uint32_t block_shift, uint64_t block)
+{
+	uint64_t start = block << block_shift, len = 1ULL << block_shift;
+
+	if (start >> block_shift != block || start >= size)
 		return 0;
-	}
-	len = read(fd, text, sizeof(text) - 1);
-	if (len < 0)
-		return -errno;
-	text[len] = '\0';
-	if (!strcmp(text, STORE_FORMAT))
-		return 0;
-	text[strcspn(text, "\n")] = '\0';
-	snprintf(msg, msg_size,
-		 "cache directory %s has a format that this version does not know (\"%s\"); name another directory, or empty this one",
-		 dir->path, text);
-	return -EPROTONOSUPPORT;
-}
-
-/* Who has the lock, as far as is known: its process wrote it there. */
-static void store_lock_owner(const struct store_dir *dir, char *text, size_t size)
-{
-	char pid[16] = "";
-	ssize_t len = pread(dir->lock_fd, pid, sizeof(pid) - 1, 0);
-
-	pid[len < 0 ? 0 : len] = '\0';
-	pid[strspn(pid, "0123456789")] = '\0';
-	snprintf(text, size, *pid ? " (process %s)" : "%s", pid);
-}
-
-static int store_lock_dir(struct store_dir *dir, char *msg, size_t msg_size)
-{
-	char owner[40];
-	int err = store_mkdir(dir->path);
-
-	if (!err) {
-		dir->fd = open(dir->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		err = dir->fd < 0 ? -errno : 0;
-	}
-	if (err) {
-		snprintf(msg, msg_size, "cache directory %s cannot be opened: %s", dir->path,
-			 strerror(-err));
-		return err;
-	}
-	dir->lock_fd = openat(dir->fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-	if (dir->lock_fd < 0) {
-		err = -errno;
-		snprintf(msg, msg_size, "%s/lock cannot be opened: %s", dir->path, strerror(-err));
-		return err;
-	}
-	if (flock(dir->lock_fd, LOCK_EX | LOCK_NB)) {
-		err = errno == EWOULDBLOCK ? -EBUSY : -errno;
-		store_lock_owner(dir, owner, sizeof(owner));
-		if (err == -EBUSY)
-			snprintf(msg, msg_size, "cache directory %s is in use by another wfsd%s",
-				 dir->path, owner);
-		else
-			snprintf(msg, msg_size, "%s/lock cannot be locked: %s", dir->path,
-				 strerror(-err));
-		return err;
-	}
-	/* For messages only: it may fail. */
-	if (!ftruncate(dir->lock_fd, 0))
-		dprintf(dir->lock_fd, "%d\n", (int)getpid());
-	return 0;
-}
-
-static int store_count_file(void *arg, const struct index_file *file)
-{
-	struct store_dir *dir = arg;
-
-	dir->used += file->bytes;
-	dir->files++;
-	return 0;
-}
-
-void store_measure(struct store *store, struct store_dir *dir)
-{
-	struct statvfs vfs;
-	uint64_t free_bytes, leave, limit;
-
-	if (fstatvfs(dir->fd, &vfs))
-		return;
-	free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
-	leave = (uint64_t)vfs.f_blocks * vfs.f_frsize / 100 * STORE_LEAVE_PERCENT;
-	if (leave > STORE_LEAVE_MAX)
-		leave = STORE_LEAVE_MAX;
-	SCOPED_LOCK(&store->lock);
-	limit = dir->used + (free_bytes > leave ? free_bytes - leave : 0);
-	if (!dir->configured)
-		dir->configured = store->capacity.bytes ?
-					  store->capacity.bytes :
-					  (uint64_t)((double)(dir->used + free_bytes) *
-						     store->capacity.percent / 100);
-	dir->capacity = dir->configured < limit ? dir->configured : limit;
-}
-
-/* Data files are read and written past the page cache. */
-static int store_probe(struct store_dir *dir, char *msg, size_t msg_size)
-{
-	cleanup_close int fd =
-		openat(dir->fd, "probe", O_RDWR | O_CREAT | O_DIRECT | O_CLOEXEC, 0600);
-	int err = fd < 0 ? -errno : 0;
-
-	if (!err && fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096))
-		err = -errno;
-	unlinkat(dir->fd, "probe", 0);
-	if (err == -EINVAL || err == -EOPNOTSUPP)
-		snprintf(msg, msg_size,
-			 "cache directory %s is on a filesystem without direct I/O or holes; use XFS or ext4",
-			 dir->path);
-	else if (err)
-		snprintf(msg, msg_size, "cache directory %s cannot be written: %s", dir->path,
-			 strerror(-err));
-	return err;
-}
-
-static int store_open_dir(struct store *store, struct store_dir *dir, char *msg, size_t msg_size)
-{
-	char path[4096 + 16];
-	int err = store_check_format(dir, msg, msg_size);
-
-	if (!err)
-		err = store_probe(dir, msg, msg_size);
-	if (err)
-		return err;
-	snprintf(path, sizeof(path), "%s/index", dir->path);
-	if (mkdir(path, 0700) && errno != EEXIST)
-		err = -errno;
-	snprintf(path, sizeof(path), "%s/data", dir->path);
-	if (!err && mkdir(path, 0700) && errno != EEXIST)
-		err = -errno;
-	for (unsigned int i = 0; !err && i < 256; i++) {
-		snprintf(path, sizeof(path), "%s/data/%02x", dir->path, i);
-		if (mkdir(path, 0700) && errno != EEXIST)
-			err = -errno;
-	}
-	if (err) {
-		snprintf(msg, msg_size, "cannot make directories in %s: %s", dir->path,
-			 strerror(-err));
-		return err;
-	}
-	snprintf(path, sizeof(path), "%s/index", dir->path);
-	err = index_open(path, &dir->index, msg, msg_size);
-	if (err)
-		return err;
-	/* No id is ever used twice, so that what a lost start left behind is nobody's. */
-	dir->first_id = index_starts(dir->index) << 40;
-	dir->next_id = dir->first_id;
-	err = index_each_file(dir->index, store_count_file, dir);
-	if (err) {
-		snprintf(msg, msg_size,
-			 "the index of %s cannot be read: %s; remove the cache directory",
-			 dir->path, strerror(-err));
-		return err;
-	}
-	store_measure(store, dir);
-	log_info("cache %s: %llu MiB in %llu files, capacity %llu MiB", dir->path,
-		 (unsigned long long)dir->used >> 20, (unsigned long long)dir->files,
-		 (unsigned long long)dir->capacity >> 20);
-	return 0;
+	return len > size - start ? size - start : len;
 }
 
 int store_create(const struct config *config, const struct store_ops *ops, struct store **ret,
@@ -275,13 +97,19 @@ int store_create(const struct config *config, const struct store_ops *ops, struc
 
 		dir->fd = -1;
 		dir->lock_fd = -1;
+		dir->number = i;
 		dir->path = strdup(config->dirs[i]);
+		dir->ghosts = calloc(STORE_GHOSTS, sizeof(*dir->ghosts));
 		store->dir_count++;
-		err = dir->path ? store_lock_dir(dir, msg, msg_size) : -ENOMEM;
+		err = dir->path && dir->ghosts ? index_create(&dir->index) : -ENOMEM;
 	}
+	if (!err)
+		store_quota_setup(store, config);
+	for (size_t i = 0; !err && i < store->dir_count; i++)
+		err = store_dir_lock(store, &store->dirs[i], msg, msg_size);
 	/* All or nothing: who waits for one of them has changed none. */
 	for (size_t i = 0; !err && i < store->dir_count; i++)
-		err = store_open_dir(store, &store->dirs[i], msg, msg_size);
+		err = store_dir_open(store, &store->dirs[i], msg, msg_size);
 	if (err) {
 		store_destroy(store);
 		return err;
@@ -314,19 +142,9 @@ void store_destroy(struct store *store)
 {
 	if (!store)
 		return;
-	for (size_t i = 0; i < store->dir_count; i++) {
-		struct store_dir *dir = &store->dirs[i];
-
-		index_close(dir->index);
-		if (dir->fd >= 0)
-			close(dir->fd);
-		/* Explicitly: a ring may keep the file for a moment longer. */
-		if (dir->lock_fd >= 0) {
-			flock(dir->lock_fd, LOCK_UN);
-			close(dir->lock_fd);
-		}
-		free(dir->path);
-	}
+	for (size_t i = 0; i < store->dir_count; i++)
+		store_dir_close(&store->dirs[i]);
+	store_source_free(store);
 	free(store->dirs);
 	pthread_cond_destroy(&store->wake);
 	pthread_cond_destroy(&store->done);
@@ -343,21 +161,26 @@ void store_reload(struct store *store, const struct config *config)
 	store->capacity = config->capacity;
 	for (size_t i = 0; i < store->dir_count; i++)
 		store->dirs[i].configured = 0;
+	store_quota_setup(store, config);
+	store->evict = true;
 	pthread_mutex_unlock(&store->lock);
 	for (size_t i = 0; i < store->dir_count; i++)
-		store_measure(store, &store->dirs[i]);
+		store_dir_measure(store, &store->dirs[i]);
 	store_hurry(store);
 }
 
 int store_register(struct store *store, struct loop *loop)
 {
 	cleanup_free int *fds = calloc(store->dir_count, sizeof(*fds));
+	unsigned int count = 0;
 
 	if (!fds)
 		return -ENOMEM;
+	/* One that is opened again later is locked, but not in the name of the loops. */
 	for (size_t i = 0; i < store->dir_count; i++)
-		fds[i] = store->dirs[i].lock_fd;
-	return loop_keep_files(loop, fds, (unsigned int)store->dir_count);
+		if (store->dirs[i].lock_fd >= 0)
+			fds[count++] = store->dirs[i].lock_fd;
+	return count ? loop_keep_files(loop, fds, count) : 0;
 }
 
 int store_lookup(struct store_file *file, uint64_t block, uint64_t *sums, uint32_t units)
@@ -367,55 +190,88 @@ int store_lookup(struct store_file *file, uint64_t block, uint64_t *sums, uint32
 	if (err)
 		return -ENOENT;
 	SCOPED_LOCK(&file->store->lock);
-	return store_is_evicting(file->store, file, block) ? -ENOENT : 0;
+	return file->dead || store_is_leaving(file->store, file, block) ? -ENOENT : 0;
 }
 
 int store_lookup_kept(struct store_file *file, uint64_t block, uint64_t *sums, uint32_t units)
 {
-	return index_block(file->dir->index, file->id, block, sums, units) ? -ENOENT : 0;
+	int err = index_block(file->dir->index, file->id, block, sums, units);
+
+	if (err)
+		return -ENOENT;
+	SCOPED_LOCK(&file->store->lock);
+	return file->dead || store_is_forgotten(file->store->forgets, file, block) ? -ENOENT : 0;
+}
+
+static uint32_t store_units(void *arg, uint64_t block)
+{
+	const struct store_key *key = arg;
+
+	return (uint32_t)((store_block_len(key->size, key->block_shift, block) + 65535) >> 16);
+}
+
+/* Takes a block out of a map. */
+static void store_unmap(const struct store_key *key, uint64_t first, uint64_t bit, uint64_t *bitmap,
+			uint64_t *sums, size_t *ret_sums)
+{
+	uint64_t units = store_units((void *)key, first + bit), at = 0;
+
+	for (uint64_t i = 0; i < bit; i++)
+		if (bitmap[i / 64] >> (i % 64) & 1)
+			at += 1ULL << (key->block_shift - 16);
+	memmove(sums + at, sums + at + units, (*ret_sums - at - units) * sizeof(*sums));
+	*ret_sums -= units;
+	bitmap[bit / 64] &= ~(1ULL << (bit % 64));
 }
 
 int store_map(struct store_file *file, uint64_t first, uint64_t count, uint64_t *bitmap,
 	      uint64_t *sums, size_t *ret_sums)
 {
 	struct store *store = file->store;
-	uint32_t shift = file->key.block_shift;
-	struct index_file record = { .id = file->id, .size = file->key.size, .block_shift = shift };
-	int err = index_map(file->dir->index, &record, first, count, bitmap, sums, ret_sums);
+	int err = index_map(file->dir->index, file->id, first, count, store_units, &file->key,
+			    bitmap, sums, ret_sums);
 
-	if (err)
+	if (err && err != -ENODEV)
 		return err;
 	/*
 	 * A block is marked before the object's watches are asked: either it is seen
 	 * here, or the one who asks for the map was seen there.
 	 */
 	SCOPED_LOCK(&store->lock);
+	if (err || file->dead) {
+		memset(bitmap, 0, (count + 63) / 64 * sizeof(*bitmap));
+		*ret_sums = 0;
+		return 0;
+	}
 	for (unsigned int i = 0; i < store->evicting_count; i++) {
-		uint64_t bit = store->evicting[i].block - first, at = 0, start, units;
+		uint64_t bit = store->evicting[i].block - first;
 
-		if (store->evicting[i].file != file || bit >= count ||
-		    !(bitmap[bit / 64] >> (bit % 64) & 1))
-			continue;
-		for (uint64_t j = 0; j < bit; j++)
-			if (bitmap[j / 64] >> (j % 64) & 1)
-				at += 1ULL << (shift - 16);
-		start = store->evicting[i].block << shift;
-		units = file->key.size - start > 1ULL << shift ?
-				1ULL << (shift - 16) :
-				(file->key.size - start + 65535) >> 16;
-		memmove(sums + at, sums + at + units, (*ret_sums - at - units) * sizeof(*sums));
-		*ret_sums -= units;
-		bitmap[bit / 64] &= ~(1ULL << (bit % 64));
+		if (store->evicting[i].file == file && bit < count &&
+		    bitmap[bit / 64] >> (bit % 64) & 1)
+			store_unmap(&file->key, first, bit, bitmap, sums, ret_sums);
 	}
 	return 0;
 }
 
-bool evict_due(const struct store *store, const struct store_dir *dir)
+/* store->lock held. The thread is to make room. */
+static void store_want_room(struct store *store)
 {
-	uint64_t taken = dir->used + dir->reserved;
+	store->evict = true;
+	pthread_cond_signal(&store->wake);
+}
 
-	return (double)taken > (double)dir->capacity * store->high / 100 ||
-	       taken + dir->wanted > dir->capacity;
+/* store->lock held. Is there room for it in what its source may have? As store_reserve(). */
+static int store_reserve_quota(struct store *store, struct store_quota *quota, uint64_t len,
+			       uint64_t now)
+{
+	if (!quota || store_quota_taken(store, quota) + len <= quota->limit)
+		return 0;
+	if (len > quota->limit || !store->allowed || quota->stuck_ns > now)
+		return -ENOSPC;
+	if (quota->wanted < len)
+		quota->wanted = len;
+	store_want_room(store);
+	return -EAGAIN;
 }
 
 int store_reserve(struct store_file *file, uint64_t block, uint64_t len)
@@ -423,29 +279,37 @@ int store_reserve(struct store_file *file, uint64_t block, uint64_t len)
 	struct store *store = file->store;
 	struct store_dir *dir = file->dir;
 	uint64_t now = store_now();
-	bool due;
+	int err;
 
 	SCOPED_LOCK(&store->lock);
-	if (store_is_evicting(store, file, block))
-		return -EAGAIN;
-	if (dir->rest_ns > now || len > dir->capacity)
+	if (file->dead || dir->lost || dir->rest_ns || len > dir->capacity)
 		return -ENOSPC;
+	if (file->collecting || store_is_leaving(store, file, block))
+		return -EAGAIN;
+	err = store_reserve_quota(store, file->source->quota, len, now);
+	if (err)
+		return err;
 	dir->reserved += len;
-	due = evict_due(store, dir);
-	if (due && store->allowed && dir->stuck_ns <= now) {
-		store->evict = true;
-		pthread_cond_signal(&store->wake);
-	}
-	if (dir->used + dir->reserved <= dir->capacity)
+	if (evict_due(store, dir) && store->allowed && dir->stuck_ns <= now)
+		store_want_room(store);
+	if (dir->used + dir->reserved <= dir->capacity) {
+		file->source->reserved += len;
+		file->writes++;
 		return 0;
+	}
 	dir->reserved -= len;
 	if (!store->allowed || dir->stuck_ns > now)
 		return -ENOSPC;
 	if (dir->wanted < len)
 		dir->wanted = len;
-	store->evict = true;
-	pthread_cond_signal(&store->wake);
+	store_want_room(store);
 	return -EAGAIN;
+}
+
+/* store->lock held: does somebody wait for room that this file's blocks take? */
+static bool store_is_wanted(const struct store_file *file)
+{
+	return file->dir->wanted || (file->source->quota && file->source->quota->wanted);
 }
 
 void store_unreserve(struct store_file *file, uint64_t len)
@@ -453,10 +317,10 @@ void store_unreserve(struct store_file *file, uint64_t len)
 	SCOPED_LOCK(&file->store->lock);
 
 	file->dir->reserved -= len;
-	if (file->dir->wanted) {
-		file->store->evict = true;
-		pthread_cond_signal(&file->store->wake);
-	}
+	file->source->reserved -= len;
+	file->writes--;
+	if (store_is_wanted(file))
+		store_want_room(file->store);
 }
 
 void store_commit(struct store_record *record)
@@ -470,7 +334,7 @@ void store_commit(struct store_record *record)
 	if (!store->commit_count++)
 		store->commit_ns = store_now();
 	/* What is not recorded cannot be evicted, and somebody waits for room. */
-	if (record->file->dir->wanted)
+	if (store_is_wanted(record->file))
 		store->hurry = true;
 	pthread_cond_signal(&store->wake);
 }
@@ -478,16 +342,10 @@ void store_commit(struct store_record *record)
 void store_failed(struct store_file *file, int error)
 {
 	struct store *store = file->store;
-	struct store_dir *dir = file->dir;
 
 	SCOPED_LOCK(&store->lock);
-	if (dir->rest_ns <= store_now())
-		log_warn("cache %s: a write failed (%s): nothing is stored there for %llu s",
-			 dir->path, strerror(-error), STORE_REST_NS / 1000000000);
-	dir->rest_ns = store_now() + STORE_REST_NS;
-	/* Somebody else's data may have filled the disk: the thread measures it. */
-	store->evict = true;
-	pthread_cond_signal(&store->wake);
+	if (!file->dead)
+		store_dir_rest(store, file->dir, error, "a write failed");
 }
 
 void store_hurry(struct store *store)
@@ -522,26 +380,51 @@ void store_allow_eviction(struct store *store, bool allowed)
 	pthread_cond_signal(&store->wake);
 }
 
-int store_evict(struct store *store, const char *identity, const char *path, uint64_t *ret_blocks,
-		uint64_t *ret_busy)
+/* Hands a request to the thread and waits for its end. */
+static int store_ask(struct store *store, struct store_request *request)
 {
-	struct store_request request = { .identity = identity, .path = path };
-
 	SCOPED_LOCK(&store->lock);
+
 	if (!store->running || store->stop)
 		return -ESHUTDOWN;
-	if (!store->allowed)
+	if (request->kind == STORE_EVICT && !store->allowed)
 		return -EAGAIN;
-	request.next = store->requests;
+	request->next = store->requests;
 	/* Taken off the list before this returns. */
 	/* cppcheck-suppress autoVariables */
-	store->requests = &request;
+	store->requests = request;
 	pthread_cond_signal(&store->wake);
-	while (!request.done)
+	while (!request->done)
 		pthread_cond_wait(&store->done, &store->lock);
+	return request->error;
+}
+
+int store_evict(struct store *store, const char *identity, const char *path, uint64_t *ret_blocks,
+		uint64_t *ret_busy, uint64_t *ret_pinned)
+{
+	struct store_request request = { .kind = STORE_EVICT, .identity = identity, .path = path };
+	int err = store_ask(store, &request);
+
+	if (err)
+		return err;
 	*ret_blocks = request.blocks;
 	*ret_busy = request.busy;
+	*ret_pinned = request.pinned;
 	return 0;
+}
+
+int store_pin(struct store *store, const char *identity, const char *path)
+{
+	struct store_request request = { .kind = STORE_PIN, .identity = identity, .path = path };
+
+	return store_ask(store, &request);
+}
+
+int store_unpin(struct store *store, const char *identity, const char *path)
+{
+	struct store_request request = { .kind = STORE_UNPIN, .identity = identity, .path = path };
+
+	return store_ask(store, &request);
 }
 
 void store_each_dir(struct store *store, void (*fn)(void *arg, const struct store_dir_info *info),
@@ -550,13 +433,15 @@ void store_each_dir(struct store *store, void (*fn)(void *arg, const struct stor
 	for (size_t i = 0; i < store->dir_count; i++) {
 		struct store_dir *dir = &store->dirs[i];
 		struct store_dir_info info = { .path = dir->path };
+		struct index_totals totals;
 
 		info.index_bytes = index_bytes(dir->index);
+		index_totals(dir->index, &totals);
+		info.files = totals.files;
 		pthread_mutex_lock(&store->lock);
 		info.capacity = dir->capacity;
 		info.used = dir->used;
-		info.files = dir->files;
-		info.failed = dir->rest_ns > store_now();
+		info.failed = dir->lost || dir->ailing;
 		pthread_mutex_unlock(&store->lock);
 		fn(arg, &info);
 	}

@@ -29,18 +29,21 @@ struct store_key {
 struct store_ops {
 	/*
 	 * May the block's bytes go? 0: nobody reads it until evicted() is called;
-	 * -EBUSY: another one.
+	 * -EBUSY: another one; -EAGAIN, if cold: it was read since this was last asked.
 	 */
-	int (*evict)(void *arg, struct store_file *file, uint64_t block);
+	int (*evict)(void *arg, struct store_file *file, uint64_t block, bool cold);
 	void (*evicted)(void *arg, struct store_file *file, uint64_t block, bool removed);
 	/* store_reserve() may succeed now where it said -EAGAIN, or will say -ENOSPC. */
 	void (*space)(void *arg);
+	/* Files that store_file_open() refused, or that died, may be opened now. */
+	void (*back)(void *arg);
 	void *arg;
 };
 
 /*
  * Opens the directories, each locked. -errno with a sentence: foreign format, ... -EBUSY:
- * another process has one of them.
+ * another process has one of them. One that only its disk keeps from being used is tried
+ * again later.
  */
 int store_create(const struct config *config, const struct store_ops *ops, struct store **ret,
 		 char *msg, size_t msg_size);
@@ -49,15 +52,20 @@ int store_start(struct store *store);
 /* Records what was committed, ends the thread. */
 void store_stop(struct store *store);
 void store_destroy(struct store *store);
-/* Takes capacity, marks and interval from a configuration read again. */
+/* Takes capacity, marks, interval and quotas from a configuration read again. */
 void store_reload(struct store *store, const struct config *config);
 
 /* Ties the directories' locks to a loop, so that they outlive its writes. */
 int store_register(struct store *store, struct loop *loop);
 
+/* Names the source of an identity, so that its quota is known. */
+void store_source(struct store *store, const char *identity, const char *name);
+/* It was mounted once more, or (false) once less. */
+void store_mounted(struct store *store, const char *identity, bool mounted);
+
 /* Is any block of it recorded? */
 bool store_file_recorded(struct store *store, const struct store_key *key);
-/* Finds or makes the data file. *ret holds one reference. */
+/* Finds or makes the data file. *ret holds one reference. -errno: ops->back() will say. */
 int store_file_open(struct store *store, const struct store_key *key, struct store_file **ret);
 struct store_file *store_file_ref(struct store_file *file);
 void store_file_put(struct store_file *file);
@@ -66,6 +74,15 @@ int store_file_fd(struct store_file *file);
 /* The same, kept open until store_file_end(). */
 int store_file_begin(struct store_file *file);
 void store_file_end(struct store_file *file);
+/*
+ * Its directory went away: nothing is found in it or stored in it any more. store_file_open()
+ * makes another one when ops->back() has been called.
+ */
+bool store_file_dead(struct store_file *file);
+/* Somebody opened the object: what is stored of it by now is worth keeping. */
+void store_file_opened(struct store_file *file);
+/* The block was read from the cache by the helper itself: it is spared once. */
+void store_file_used(struct store_file *file, uint64_t block);
 /* The file's key, valid while it is referenced. */
 const struct store_key *store_file_key(const struct store_file *file);
 
@@ -111,10 +128,16 @@ void store_allow_eviction(struct store *store, bool allowed);
 
 /*
  * Removes all blocks of objects of this identity at or below path ("": all of them),
- * busy ones excepted. Waits for it. *ret_blocks, *ret_busy count.
+ * busy and pinned ones excepted. Waits for it. *ret_* count blocks.
  */
 int store_evict(struct store *store, const char *identity, const char *path, uint64_t *ret_blocks,
-		uint64_t *ret_busy);
+		uint64_t *ret_busy, uint64_t *ret_pinned);
+/*
+ * Blocks of objects of this identity at or below path are not evicted until store_unpin()
+ * of the same. Durable when it returns 0; -ENOENT: it was not pinned.
+ */
+int store_pin(struct store *store, const char *identity, const char *path);
+int store_unpin(struct store *store, const char *identity, const char *path);
 
 /* For `wfs stat`: one directory each, until fn is through. */
 struct store_dir_info {

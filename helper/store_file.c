@@ -2,7 +2,6 @@
 /*
  * store_file: data files, one for each object version, and their descriptors.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -14,6 +13,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "faultpoint.h"
 #include "store_impl.h"
 
 #define LOG_AREA "store"
@@ -55,7 +55,8 @@ static bool store_key_equal(const struct store_key *a, const struct store_key *b
 	       !strcmp(a->identity, b->identity);
 }
 
-static struct store_file *store_file_alloc(struct store *store, const struct store_key *key,
+static struct store_file *store_file_alloc(struct store *store, struct store_source *source,
+					   const struct store_key *key,
 					   const struct index_hash *hash)
 {
 	size_t identity = strlen(key->identity) + 1, path = strlen(key->path) + 1;
@@ -63,7 +64,7 @@ static struct store_file *store_file_alloc(struct store *store, const struct sto
 	struct store_file *file = calloc(1, sizeof(*file));
 	char *text = malloc(identity + path + version);
 
-	if (!file || !text) {
+	if (!file || !text || !source) {
 		free(file);
 		free(text);
 		return NULL;
@@ -72,6 +73,7 @@ static struct store_file *store_file_alloc(struct store *store, const struct sto
 	memcpy(text + identity, key->path, path);
 	memcpy(text + identity + path, key->version, version);
 	file->store = store;
+	file->source = source;
 	file->text = text;
 	file->key = (struct store_key){ text, text + identity, text + identity + path, key->size,
 					key->block_shift };
@@ -87,6 +89,7 @@ static void store_file_free(struct store_file *file)
 		return;
 	if (file->fd >= 0)
 		close(file->fd);
+	free(file->touched);
 	free(file->text);
 	free(file);
 }
@@ -98,11 +101,23 @@ static struct store_file *store_file_known(struct store *store, const struct sto
 	struct store_file *file = store->files[hash->low % STORE_BUCKETS];
 
 	for (; file; file = file->next)
-		if (store_key_equal(&file->key, key)) {
+		if (!file->dead && !file->dying && store_key_equal(&file->key, key)) {
 			file->refs++;
 			return file;
 		}
 	return NULL;
+}
+
+/* store->lock held. */
+static void store_file_remove(struct store *store, struct store_file *file)
+{
+	struct store_file **link = &store->files[file->hash.low % STORE_BUCKETS];
+
+	while (*link != file)
+		link = &(*link)->next;
+	*link = file->next;
+	if (file->fd >= 0)
+		store->open_fds--;
 }
 
 static void store_file_insert(struct store *store, struct store_file *file)
@@ -139,6 +154,7 @@ static int store_file_create(struct store_file *file)
 		return err;
 	}
 	file->fd = fd;
+	faultpoint(FAULT_CREATED);
 	return 0;
 }
 
@@ -149,9 +165,10 @@ static int store_file_reopen(struct store_file *file)
 	int fd;
 
 	store_file_path(file->id, path, sizeof(path));
-	fd = openat(file->dir->fd, path, O_RDWR | O_DIRECT | O_NOATIME | O_CLOEXEC);
+	fd = openat(file->dir->fd, path, O_RDWR | O_DIRECT | O_NOATIME | O_NOFOLLOW | O_CLOEXEC);
+	/* Something else in its place. */
 	if (fd < 0)
-		return -errno;
+		return errno == ELOOP || errno == EISDIR || errno == EINVAL ? -EUCLEAN : -errno;
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_size != store_file_size(&file->key)) {
 		close(fd);
 		return -EUCLEAN;
@@ -177,10 +194,10 @@ static int store_found(void *arg, const struct index_file *record)
 	return 0;
 }
 
-/* The directory with the most room. */
+/* The directory with the most room; NULL: none can be used now. */
 static struct store_dir *store_file_place(struct store *store)
 {
-	struct store_dir *best = &store->dirs[0];
+	struct store_dir *best = NULL;
 	uint64_t best_left = 0;
 
 	SCOPED_LOCK(&store->lock);
@@ -189,7 +206,7 @@ static struct store_dir *store_file_place(struct store *store)
 		uint64_t taken = dir->used + dir->reserved;
 		uint64_t left = dir->capacity > taken ? dir->capacity - taken : 0;
 
-		if (dir->rest_ns <= store_now() && left > best_left) {
+		if (!dir->lost && !dir->rest_ns && (!best || left > best_left)) {
 			best = dir;
 			best_left = left;
 		}
@@ -197,16 +214,47 @@ static struct store_dir *store_file_place(struct store *store)
 	return best;
 }
 
+/* For the store's thread. Without memory the note is lost, which costs a moment's quality. */
+static void store_note(struct store *store, struct store_dir *dir, uint64_t id, int64_t opened_s)
+{
+	struct store_note *note = calloc(1, sizeof(*note));
+
+	if (!note)
+		return;
+	note->dir = dir;
+	note->id = id;
+	note->opened_s = opened_s;
+	SCOPED_LOCK(&store->lock);
+	note->next = store->notes;
+	store->notes = note;
+	if (!opened_s)
+		pthread_cond_signal(&store->wake);
+}
+
+/*
+ * 0: found and opened. -ENOENT: there is none. Another error: there may be one, but
+ * what says so, or it, cannot be read now.
+ */
 static int store_file_find(struct store *store, struct store_file *file)
 {
-	struct store_found found = { &file->key, 0, 0 };
-	int fd;
+	int failed = -ENOENT;
 
 	for (size_t i = 0; i < store->dir_count; i++) {
+		struct store_found found = { &file->key, 0, 0 };
 		struct store_dir *dir = &store->dirs[i];
+		int fd, err = index_find(dir->index, &file->hash, store_found, &found);
 
-		if (index_find(dir->index, &file->hash, store_found, &found))
+		/* A directory that is lost has nothing; the others go on. */
+		if (err == -ENOENT || err == -ENODEV)
 			continue;
+		if (err) {
+			log_warn("cache %s: the index cannot be read: %s", dir->path,
+				 strerror(-err));
+			/* What is damaged stays so: this object starts anew. */
+			if (err != -EUCLEAN)
+				failed = err;
+			continue;
+		}
 		file->dir = dir;
 		file->id = found.id;
 		file->cached = found.bytes;
@@ -216,11 +264,15 @@ static int store_file_find(struct store *store, struct store_file *file)
 			file->fd = fd;
 			return 0;
 		}
-		/* Its blocks are evicted in their turn; this object starts anew. */
 		log_warn("cache %s: data file %016" PRIx64 " cannot be used: %s", dir->path,
 			 found.id, strerror(-fd));
+		/* Gone or something else: what is recorded of it goes, this object starts anew. */
+		if (fd == -ENOENT || fd == -EUCLEAN)
+			store_note(store, dir, found.id, 0);
+		else
+			failed = fd;
 	}
-	return -ENOENT;
+	return failed;
 }
 
 bool store_file_recorded(struct store *store, const struct store_key *key)
@@ -234,56 +286,129 @@ bool store_file_recorded(struct store *store, const struct store_key *key)
 	return false;
 }
 
+/* A new data file, in the first directory that takes it. */
+static int store_file_make(struct store *store, struct store_file *file)
+{
+	struct store_dir *dir;
+	int err = -ENOSPC;
+
+	file->cached = 0;
+	file->named = false;
+	while ((dir = store_file_place(store))) {
+		do {
+			pthread_mutex_lock(&store->lock);
+			file->dir = dir;
+			file->id = dir->next_id++;
+			pthread_mutex_unlock(&store->lock);
+			err = store_file_create(file);
+		} while (err == -EEXIST);
+		/* The process's own want of descriptors is no fault of the disk's. */
+		if (!err || err == -EMFILE || err == -ENFILE || err == -ENOMEM)
+			break;
+		SCOPED_LOCK(&store->lock);
+		store_dir_rest(store, dir, err, "a data file cannot be made");
+	}
+	return err;
+}
+
+/*
+ * store->lock held. A file that was found may have lost its last block, and its name, since:
+ * then it is nobody's any more. What is recorded of it now is known exactly, since whoever
+ * changes that has it in the table.
+ */
+static bool store_file_still(struct store *store, struct store_file *file)
+{
+	struct store_found found = { &file->key, 0, 0 };
+	const struct store_file *other = store->files[file->hash.low % STORE_BUCKETS];
+	struct stat st;
+
+	for (; other; other = other->next)
+		if (other->dir == file->dir && other->id == file->id && !other->dead)
+			return false;
+	if (fstat(file->fd, &st) || !st.st_nlink)
+		return false;
+	if (!index_find(file->dir->index, &file->hash, store_found, &found) && found.id == file->id)
+		file->cached = found.bytes;
+	else
+		file->cached = 0;
+	return true;
+}
+
+/* Puts the file into the table. NULL: it is there; else the one that came before, referenced. */
+static struct store_file *store_file_settle(struct store *store, struct store_file *file,
+					    bool *ret_lost)
+{
+	struct store_file *other;
+
+	SCOPED_LOCK(&store->lock);
+	*ret_lost = false;
+	other = store_file_known(store, &file->key, &file->hash);
+	if (other)
+		return other;
+	/* The directory may have been lost meanwhile, too. */
+	*ret_lost = file->dir->lost || (file->named && !store_file_still(store, file));
+	if (!*ret_lost)
+		store_file_insert(store, file);
+	return NULL;
+}
+
+/* Undoes store_file_find() or store_file_make(). */
+static void store_file_let_go(struct store_file *file)
+{
+	char path[64];
+
+	store_file_path(file->id, path, sizeof(path));
+	if (!file->named)
+		unlinkat(file->dir->fd, path, 0);
+	if (file->fd >= 0)
+		close(file->fd);
+	file->fd = -1;
+}
+
 int store_file_open(struct store *store, const struct store_key *key, struct store_file **ret)
 {
 	struct index_hash hash = store_hash(key);
-	struct store_file *file, *other;
+	struct store_file *file, *other = NULL;
+	struct store_source *source;
+	bool lost = true;
 	int err;
 
 	pthread_mutex_lock(&store->lock);
 	file = store_file_known(store, key, &hash);
-	if (file)
-		file->opened_s = time(NULL);
+	source = store_source_get(store, key->identity);
 	pthread_mutex_unlock(&store->lock);
 	if (file) {
 		*ret = file;
 		return 0;
 	}
-	file = store_file_alloc(store, key, &hash);
+	file = store_file_alloc(store, source, key, &hash);
 	if (!file)
 		return -ENOMEM;
-	if (store_file_find(store, file)) {
-		file->dir = store_file_place(store);
-		file->cached = 0;
-		file->named = false;
-		pthread_mutex_lock(&store->lock);
-		file->id = file->dir->next_id++;
-		pthread_mutex_unlock(&store->lock);
-		err = store_file_create(file);
-		if (err) {
-			store_file_free(file);
-			return err;
+	err = store_file_find(store, file);
+	if (!err) {
+		other = store_file_settle(store, file, &lost);
+		if (other || lost)
+			store_file_let_go(file);
+	}
+	if (err == -ENOENT || (!err && !other && lost)) {
+		err = store_file_make(store, file);
+		if (!err) {
+			other = store_file_settle(store, file, &lost);
+			if (other || lost)
+				store_file_let_go(file);
+			if (!other && lost)
+				err = -ENODEV;
 		}
 	}
-	file->opened_s = time(NULL);
-	pthread_mutex_lock(&store->lock);
-	other = store_file_known(store, key, &hash);
-	if (other)
-		other->opened_s = file->opened_s;
-	else
-		store_file_insert(store, file);
-	pthread_mutex_unlock(&store->lock);
-	if (other) {
-		char path[64];
-
-		store_file_path(file->id, path, sizeof(path));
-		if (!file->named)
-			unlinkat(file->dir->fd, path, 0);
-		store_file_free(file);
-		file = other;
+	if (err) {
+		SCOPED_LOCK(&store->lock);
+		store->homeless = true;
 	}
-	*ret = file;
-	return 0;
+	if (err || other)
+		store_file_free(file);
+	if (!err)
+		*ret = other ? other : file;
+	return err;
 }
 
 struct store_file *store_file_of(struct store *store, struct store_dir *dir,
@@ -296,7 +421,7 @@ struct store_file *store_file_of(struct store *store, struct store_dir *dir,
 	SCOPED_LOCK(&store->lock);
 	file = store->files[record->hash.low % STORE_BUCKETS];
 	for (; file; file = file->next)
-		if (file->dir == dir && file->id == record->id) {
+		if (file->dir == dir && file->id == record->id && !file->dead && !file->dying) {
 			file->refs++;
 			return file;
 		}
@@ -304,7 +429,7 @@ struct store_file *store_file_of(struct store *store, struct store_dir *dir,
 	 * Not in use. (If another file of the same key is, this record is what is
 	 * left of one that could not be opened.)
 	 */
-	file = store_file_alloc(store, &key, &record->hash);
+	file = store_file_alloc(store, store_source_get(store, key.identity), &key, &record->hash);
 	if (!file)
 		return NULL;
 	file->dir = dir;
@@ -326,23 +451,77 @@ struct store_file *store_file_ref(struct store_file *file)
 void store_file_put(struct store_file *file)
 {
 	struct store *store = file->store;
-	struct store_file **link;
 	char path[64];
 
-	SCOPED_LOCK(&store->lock);
-	if (--file->refs)
+	pthread_mutex_lock(&store->lock);
+	if (--file->refs) {
+		pthread_mutex_unlock(&store->lock);
 		return;
-	for (link = &store->files[file->hash.low % STORE_BUCKETS]; *link != file;)
-		link = &(*link)->next;
-	*link = file->next;
-	if (file->fd >= 0)
-		store->open_fds--;
+	}
 	/* Nothing is recorded of it: nobody will ask for it again. */
-	if (!file->cached) {
+	file->dying = !file->cached && !file->dead;
+	if (file->dying) {
+		/* Stays in the table meanwhile, so that who has just found it notices. */
+		pthread_mutex_unlock(&store->lock);
 		store_file_path(file->id, path, sizeof(path));
 		unlinkat(file->dir->fd, path, 0);
+		faultpoint(FAULT_REMOVED);
+		pthread_mutex_lock(&store->lock);
 	}
+	store_file_remove(store, file);
+	pthread_mutex_unlock(&store->lock);
 	store_file_free(file);
+}
+
+void store_files_die(struct store *store, const struct store_dir *dir)
+{
+	for (size_t i = 0; i < STORE_BUCKETS; i++)
+		for (struct store_file *file = store->files[i]; file; file = file->next)
+			if (file->dir == dir && !file->dying) {
+				file->dead = true;
+				store->homeless = true;
+			}
+}
+
+bool store_file_dead(struct store_file *file)
+{
+	SCOPED_LOCK(&file->store->lock);
+
+	return file->dead;
+}
+
+void store_file_opened(struct store_file *file)
+{
+	int64_t now = time(NULL);
+	bool note;
+
+	pthread_mutex_lock(&file->store->lock);
+	note = file->cached && !file->dead && file->opened_s != now;
+	file->opened_s = now;
+	pthread_mutex_unlock(&file->store->lock);
+	if (note)
+		store_note(file->store, file->dir, file->id, now);
+}
+
+void store_file_used(struct store_file *file, uint64_t block)
+{
+	uint64_t words = (file->key.size >> file->key.block_shift) / 64 + 1;
+
+	SCOPED_LOCK(&file->store->lock);
+	if (!file->touched)
+		file->touched = calloc(words, sizeof(*file->touched));
+	if (file->touched && block / 64 < words)
+		file->touched[block / 64] |= 1ULL << (block % 64);
+}
+
+bool store_file_touched(struct store_file *file, uint64_t block)
+{
+	uint64_t bit = 1ULL << (block % 64);
+	bool touched = file->touched && (file->touched[block / 64] & bit);
+
+	if (touched)
+		file->touched[block / 64] &= ~bit;
+	return touched;
 }
 
 const struct store_key *store_file_key(const struct store_file *file)
@@ -414,112 +593,4 @@ void store_close_idle(struct store *store)
 			store->open_fds--;
 		}
 	}
-}
-
-struct collect {
-	struct store *store;
-	struct store_dir *dir;
-	struct index_file record; /* no strings */
-};
-
-static int collect_found(void *arg, const struct index_file *record)
-{
-	struct collect *collect = arg;
-
-	collect->record = *record;
-	return 0;
-}
-
-/* store->lock held: somebody has the file open or evicts from it. */
-static bool collect_in_use(const struct collect *collect)
-{
-	const struct store_file *file =
-		collect->store->files[collect->record.hash.low % STORE_BUCKETS];
-
-	for (; file; file = file->next)
-		if (file->dir == collect->dir && file->id == collect->record.id)
-			return true;
-	return false;
-}
-
-/* Everything between the blocks that are recorded. */
-static void collect_punch(const struct collect *collect, int fd)
-{
-	const struct index_file *record = &collect->record;
-	uint64_t end = (record->size + 4095) & ~4095ULL, at = 0, next = 0;
-	struct index_block blocks[64];
-	int n;
-
-	do {
-		n = index_file_blocks(collect->dir->index, record->id, next, blocks, 64);
-		for (int i = 0; i < n; i++) {
-			uint64_t start = blocks[i].block << record->block_shift;
-
-			/* Beyond the file: a damaged record, by which nothing is punched. */
-			if (blocks[i].block > record->size >> record->block_shift)
-				return;
-			if (start > at)
-				fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
-					  (off_t)(start - at));
-			at = start + (1ULL << record->block_shift);
-			next = blocks[i].block + 1;
-		}
-	} while (n > 0);
-	if (!n && at < end)
-		fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)at,
-			  (off_t)(end - at));
-}
-
-/* Written, but not recorded when an earlier daemon was killed. */
-static void collect_excess(struct collect *collect, int dir_fd, const char *name)
-{
-	/* Tails of blocks, and what the filesystem needs for itself. */
-	uint64_t expected = collect->record.bytes + (collect->record.blocks + 32) * 4096;
-	struct stat st;
-
-	if (fstatat(dir_fd, name, &st, AT_SYMLINK_NOFOLLOW) ||
-	    (uint64_t)st.st_blocks * 512 <= expected)
-		return;
-	/* With the lock, nobody can begin to use the file. */
-	SCOPED_LOCK(&collect->store->lock);
-	cleanup_close int fd = openat(dir_fd, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-
-	if (fd >= 0 && !collect_in_use(collect))
-		collect_punch(collect, fd);
-}
-
-void store_collect(struct store *store, struct store_dir *dir, unsigned int sub)
-{
-	struct collect collect = { .store = store, .dir = dir };
-	struct dirent *entry;
-	char path[16];
-	DIR *list;
-	int fd;
-
-	snprintf(path, sizeof(path), "data/%02x", sub);
-	fd = openat(dir->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	list = fd < 0 ? NULL : fdopendir(fd);
-	if (!list) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	while ((entry = readdir(list))) {
-		char *end;
-		uint64_t id;
-		int err;
-
-		if (entry->d_name[0] == '.')
-			continue;
-		id = strtoull(entry->d_name, &end, 16);
-		/* Files of this start are not recorded yet. */
-		if (*end || id >= dir->first_id)
-			continue;
-		err = index_file(dir->index, id, collect_found, &collect);
-		if (!err)
-			collect_excess(&collect, dirfd(list), entry->d_name);
-		else if (err == -ENOENT)
-			unlinkat(dirfd(list), entry->d_name, 0);
-	}
-	closedir(list);
 }

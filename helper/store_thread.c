@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "counters.h"
+#include "faultpoint.h"
 #include "store_impl.h"
 
 #define LOG_AREA "store"
@@ -33,6 +34,8 @@ static struct index_file flush_describe(const struct store_file *file)
 		.size = file->key.size,
 		.block_shift = file->key.block_shift,
 		.hash = file->hash,
+		.source = file->source->hash,
+		.opened_s = file->opened_s,
 		.identity = file->key.identity,
 		.path = file->key.path,
 		.version = file->key.version,
@@ -48,7 +51,9 @@ static int flush_record(struct index_txn *txn, void *arg)
 		struct index_file file = flush_describe(record->file);
 
 		err = index_put_block(txn, &file, record->block, record->len, record->sums,
-				      record->units, &record->fresh);
+				      record->units,
+				      evict_ghost(flush->dir, &file.hash, record->block),
+				      &record->fresh);
 	}
 	return err;
 }
@@ -105,24 +110,46 @@ static int flush_sync(struct flush *flush)
 	return err;
 }
 
+static int flush_write(struct store *store, struct flush *flush)
+{
+	bool dead;
+	int err;
+
+	/* Of a directory that was lost since. It is lost and opened by this thread only. */
+	pthread_mutex_lock(&store->lock);
+	dead = flush->records->file->dead;
+	pthread_mutex_unlock(&store->lock);
+	if (dead)
+		return -ESTALE;
+	faultpoint(FAULT_SYNC);
+	err = flush_sync(flush);
+	faultpoint(FAULT_SYNCED);
+	if (!err)
+		err = index_update(flush->dir->index, flush_record, flush);
+	faultpoint(FAULT_COMMITTED);
+	if (err)
+		store_failed(flush->records->file, err);
+	return err;
+}
+
 static void flush_dir(struct store *store, struct flush *flush)
 {
 	struct store_record *record, *next;
-	int err = flush_sync(flush);
+	int err = flush_write(store, flush);
 
-	if (!err)
-		err = index_update(flush->dir->index, flush_record, flush);
-	if (err)
-		store_failed(flush->records->file, err);
 	pthread_mutex_lock(&store->lock);
 	for (record = flush->records; record; record = record->next) {
+		struct store_file *file = record->file;
+
 		flush->dir->reserved -= record->len;
+		file->source->reserved -= record->len;
+		file->writes--;
+		if (file->source->quota && file->source->quota->wanted)
+			store->evict = true;
 		if (err || !record->fresh)
 			continue;
-		flush->dir->used += record->len;
-		if (!record->file->cached)
-			flush->dir->files++;
-		record->file->cached += record->len;
+		store_account(flush->dir, file->source, (int64_t)record->len);
+		file->cached += record->len;
 	}
 	if (flush->dir->wanted)
 		store->evict = true;
@@ -133,14 +160,20 @@ static void flush_dir(struct store *store, struct flush *flush)
 	}
 }
 
+/* Are they of one directory, as it was opened once? */
+static bool flush_together(const struct store_record *a, const struct store_record *b)
+{
+	return a->file->dir == b->file->dir && a->file->dead == b->file->dead;
+}
+
 static void store_flush(struct store *store, struct store_record *commits)
 {
-	for (size_t i = 0; i < store->dir_count; i++) {
-		struct flush flush = { .dir = &store->dirs[i] };
+	while (commits) {
+		struct flush flush = { .dir = commits->file->dir };
 		struct store_record **link = &commits, **end = &flush.records, *record;
 
 		while ((record = *link)) {
-			if (record->file->dir != flush.dir) {
+			if (flush.records && !flush_together(flush.records, record)) {
 				link = &record->next;
 				continue;
 			}
@@ -149,8 +182,7 @@ static void store_flush(struct store *store, struct store_record *commits)
 			*end = record;
 			end = &record->next;
 		}
-		if (flush.records)
-			flush_dir(store, &flush);
+		flush_dir(store, &flush);
 	}
 }
 
@@ -158,45 +190,186 @@ static int store_forget_one(struct index_txn *txn, void *arg)
 {
 	const struct store_forget *forget = arg;
 	const struct store_key *key = &forget->file->key;
-	uint64_t start = forget->block << key->block_shift, len = 1ULL << key->block_shift;
 
-	if (len > key->size - start)
-		len = key->size - start;
-	return index_delete_block(txn, forget->file->id, forget->block, len);
+	return index_delete_block(txn, forget->file->id, forget->block,
+				  store_block_len(key->size, key->block_shift, forget->block));
 }
 
-static void store_forget_all(struct store *store, struct store_forget *forgets)
+static void store_forget_all(struct store *store)
 {
-	while (forgets) {
-		struct store_forget *forget = forgets;
-		const struct store_key *key = &forget->file->key;
-		uint64_t len = 1ULL << key->block_shift;
+	struct store_forget *forget;
 
-		forgets = forget->next;
-		if (len > key->size - (forget->block << key->block_shift))
-			len = key->size - (forget->block << key->block_shift);
-		if (!index_update(forget->file->dir->index, store_forget_one, forget)) {
-			pthread_mutex_lock(&store->lock);
-			forget->file->dir->used -= len;
-			forget->file->cached -= len;
-			pthread_mutex_unlock(&store->lock);
+	for (;;) {
+		uint64_t len;
+		int err;
+
+		pthread_mutex_lock(&store->lock);
+		if (!store->forgetting)
+			store->forgetting = TAKE(store->forgets);
+		forget = store->forgetting;
+		pthread_mutex_unlock(&store->lock);
+		if (!forget)
+			return;
+		len = store_block_len(forget->file->key.size, forget->file->key.block_shift,
+				      forget->block);
+		err = forget->file->dead ?
+			      -ESTALE :
+			      index_update(forget->file->dir->index, store_forget_one, forget);
+		faultpoint(FAULT_FORGOTTEN);
+		pthread_mutex_lock(&store->lock);
+		if (!err) {
+			store_account(forget->file->dir, forget->file->source, -(int64_t)len);
+			forget->file->cached = index_add(forget->file->cached, -(int64_t)len);
 		}
-		store_file_put(forget->file);
-		free(forget);
+		store->forgetting = forget->next;
+		pthread_mutex_unlock(&store->lock);
+		/* Its bytes go when nobody reads them, unless they are written anew before. */
+		forget->next = store->strays;
+		store->strays = forget;
+		store->ops.space(store->ops.arg);
+	}
+}
+
+/* Blocks that were forgotten: punched, or recorded again. */
+static void store_punch_strays(struct store *store, bool stop)
+{
+	struct store_forget **link = &store->strays, *stray;
+
+	while ((stray = *link)) {
+		struct store_file *file = stray->file;
+		struct index_block found;
+		int n = index_file_blocks(file->dir->index, file->id, stray->block, &found, 1);
+		bool recorded = n == 1 && found.block == stray->block;
+
+		if (!stop && !file->dead && !recorded && !evict_stray(store, file, stray->block)) {
+			link = &stray->next;
+			continue;
+		}
+		*link = stray->next;
+		store_file_put(file);
+		free(stray);
+	}
+}
+
+struct store_loss {
+	uint64_t id, bytes;
+	struct index_file file;
+	struct index_block blocks[256];
+	int count;
+};
+
+static int store_loss_found(void *arg, const struct index_file *record)
+{
+	((struct store_loss *)arg)->file = *record;
+	return 0;
+}
+
+static int store_lose_blocks(struct index_txn *txn, void *arg)
+{
+	struct store_loss *loss = arg;
+	int err = 0;
+
+	loss->bytes = 0;
+	for (int i = 0; i < loss->count && !err; i++) {
+		uint64_t len = store_block_len(loss->file.size, loss->file.block_shift,
+					       loss->blocks[i].block);
+
+		err = index_delete_block(txn, loss->id, loss->blocks[i].block, len);
+		loss->bytes += len;
+	}
+	return err;
+}
+
+/* The data file is gone: what is recorded of it goes. */
+static void store_lose_file(struct store *store, struct store_dir *dir, uint64_t id)
+{
+	struct store_loss loss = { .id = id };
+	uint64_t blocks = 0;
+	char path[64];
+
+	while (!index_file(dir->index, id, store_loss_found, &loss)) {
+		loss.count =
+			index_file_blocks(dir->index, id, 0, loss.blocks, ARRAY_SIZE(loss.blocks));
+		if (loss.count <= 0 || index_update(dir->index, store_lose_blocks, &loss))
+			break;
+		blocks += (uint64_t)loss.count;
+		SCOPED_LOCK(&store->lock);
+		store_account(dir, store_source_by_hash(store, &loss.file.source),
+			      -(int64_t)loss.bytes);
+	}
+	if (!blocks)
+		return;
+	store_file_path(id, path, sizeof(path));
+	unlinkat(dir->fd, path, 0);
+	counter_add(blocks_corrupt, blocks);
+	log_warn("cache %s: %llu blocks of data file %s are lost", dir->path,
+		 (unsigned long long)blocks, path);
+}
+
+struct store_touching {
+	const struct store_dir *dir;
+	const struct store_note *notes;
+};
+
+static int store_touch_files(struct index_txn *txn, void *arg)
+{
+	const struct store_touching *touching = arg;
+	int err = 0;
+
+	for (const struct store_note *note = touching->notes; note && !err; note = note->next)
+		if (note->dir == touching->dir && note->opened_s)
+			err = index_touch(txn, note->id, note->opened_s);
+	return err;
+}
+
+/* Losses at once; who was opened is written when it is needed, since that costs a commit. */
+static void store_read_notes(struct store *store, bool all)
+{
+	struct store_note *mine = NULL, **link, *note;
+
+	pthread_mutex_lock(&store->lock);
+	for (link = &store->notes; (note = *link);) {
+		if (!all && note->opened_s) {
+			link = &note->next;
+			continue;
+		}
+		*link = note->next;
+		note->next = mine;
+		mine = note;
+	}
+	pthread_mutex_unlock(&store->lock);
+	for (size_t i = 0; i < store->dir_count; i++) {
+		struct store_touching touching = { &store->dirs[i], mine };
+		bool any = false;
+
+		for (note = mine; note; note = note->next) {
+			if (note->dir == touching.dir && !note->opened_s)
+				store_lose_file(store, note->dir, note->id);
+			any = any || (note->dir == touching.dir && note->opened_s);
+		}
+		if (any)
+			index_update(touching.dir->index, store_touch_files, &touching);
+	}
+	while ((note = mine)) {
+		mine = note->next;
+		free(note);
 	}
 }
 
 static void store_count(struct store *store)
 {
 	uint64_t used = 0, capacity = 0, files = 0, index = 0;
+	struct index_totals totals;
 
-	for (size_t i = 0; i < store->dir_count; i++)
+	for (size_t i = 0; i < store->dir_count; i++) {
 		index += index_bytes(store->dirs[i].index);
+		index_totals(store->dirs[i].index, &totals);
+		files += totals.files;
+	}
 	pthread_mutex_lock(&store->lock);
 	for (size_t i = 0; i < store->dir_count; i++) {
 		used += store->dirs[i].used;
 		capacity += store->dirs[i].capacity;
-		files += store->dirs[i].files;
 	}
 	pthread_mutex_unlock(&store->lock);
 	counter_set(cache_used_bytes, used);
@@ -205,13 +378,31 @@ static void store_count(struct store *store)
 	counter_set(index_bytes, index);
 }
 
+static bool store_lost_noted(const struct store *store)
+{
+	const struct store_note *note = store->notes;
+
+	while (note && note->opened_s)
+		note = note->next;
+	return note;
+}
+
 /* store->lock held: is there anything to do now? Else *ret_ns is when there may be. */
 static bool store_due(const struct store *store, uint64_t *ret_ns)
 {
 	uint64_t now = store_now();
 
-	if (store->stop || store->forgets || store->requests || store->evict)
+	if (store->stop || store->forgets || store->requests || store->evict ||
+	    store_lost_noted(store))
 		return true;
+	for (size_t i = 0; i < store->dir_count; i++) {
+		uint64_t rest_ns = store->dirs[i].rest_ns;
+
+		if (rest_ns && rest_ns <= now)
+			return true;
+		if (rest_ns && rest_ns < *ret_ns)
+			*ret_ns = rest_ns;
+	}
 	if (!store->commit_count)
 		return false;
 	if (store->hurry || store->commit_count >= FLUSH_BLOCKS ||
@@ -239,42 +430,92 @@ static struct store_record *store_take_commits(struct store *store)
 
 static void store_evict_all(struct store *store)
 {
+	store_read_notes(store, true);
 	for (size_t i = 0; i < store->dir_count; i++) {
-		store_measure(store, &store->dirs[i]);
+		store_dir_measure(store, &store->dirs[i]);
 		evict_run(store, &store->dirs[i]);
 	}
+	for (struct store_quota *quota = store->quotas; quota; quota = quota->next)
+		evict_quota(store, quota);
+}
+
+/* Directories that rest, those whose rest is over, and at times all of them. */
+static void store_check_dirs(struct store *store, bool all)
+{
+	bool back = false, usable = false;
+
+	for (size_t i = 0; i < store->dir_count; i++) {
+		struct store_dir *dir = &store->dirs[i];
+		uint64_t rest_ns;
+
+		pthread_mutex_lock(&store->lock);
+		rest_ns = dir->rest_ns;
+		pthread_mutex_unlock(&store->lock);
+		if (all ? !rest_ns : rest_ns && rest_ns <= store_now())
+			back = store_dir_check(store, dir) || back;
+	}
+	pthread_mutex_lock(&store->lock);
+	for (size_t i = 0; i < store->dir_count; i++)
+		usable = usable || (!store->dirs[i].lost && !store->dirs[i].rest_ns);
+	back = back && usable && store->homeless;
+	if (back)
+		store->homeless = false;
+	pthread_mutex_unlock(&store->lock);
+	if (back)
+		store->ops.back(store->ops.arg);
+}
+
+static void store_answer(struct store *store, struct store_request *request)
+{
+	if (request->kind == STORE_EVICT)
+		evict_request(store, request);
+	else
+		request->error = store_pin_request(store, request);
+}
+
+/* A little at a time: a large cache must not keep what comes in waiting. */
+static bool store_collect_some(struct store *store)
+{
+	for (size_t i = 0; i < store->dir_count; i++) {
+		struct store_dir *dir = &store->dirs[i];
+
+		if (dir->collected >= STORE_SUBDIRS || dir->lost)
+			continue;
+		store_collect(store, dir, dir->collected++);
+		return true;
+	}
+	return false;
 }
 
 void *store_thread(void *arg)
 {
 	struct store *store = arg;
-	unsigned int collected = 0, to_collect = (unsigned int)store->dir_count * STORE_SUBDIRS;
 	uint64_t cleanup_ns;
-	bool stop = false;
+	bool stop = false, collecting = true;
 
 	store_count(store);
 	pthread_mutex_lock(&store->lock);
 	cleanup_ns = store_now() + store->cleanup_ms * 1000000;
 	while (!stop) {
 		struct store_record *commits;
-		struct store_forget *forgets;
 		struct store_request *request;
 		uint64_t until = cleanup_ns;
-		bool evict;
+		bool evict, cleanup, allowed;
 
 		while (!store_due(store, &until) && store_now() < until &&
-		       collected == to_collect) {
+		       !(collecting && store->allowed)) {
 			struct timespec at = { .tv_sec = (time_t)(until / 1000000000),
 					       .tv_nsec = (long)(until % 1000000000) };
 
 			pthread_cond_timedwait(&store->wake, &store->lock, &at);
 			until = cleanup_ns;
 		}
-		evict = (store->evict || store_now() >= cleanup_ns) && store->allowed;
-		if (store_now() >= cleanup_ns)
+		cleanup = store_now() >= cleanup_ns;
+		evict = (store->evict || cleanup) && store->allowed;
+		if (cleanup)
 			cleanup_ns = store_now() + store->cleanup_ms * 1000000;
+		allowed = store->allowed;
 		stop = store->stop;
-		forgets = TAKE(store->forgets);
 		request = store->requests;
 		if (request)
 			store->requests = request->next;
@@ -282,30 +523,38 @@ void *store_thread(void *arg)
 		store->evict = false;
 		pthread_mutex_unlock(&store->lock);
 
-		store_forget_all(store, forgets);
+		store_forget_all(store);
 		store_flush(store, commits);
+		store_read_notes(store, stop);
+		if (allowed || stop)
+			store_punch_strays(store, stop);
+		store_check_dirs(store, cleanup && !stop);
+		if (cleanup || stop || request)
+			store_source_record(store);
 		if (evict && !stop)
 			store_evict_all(store);
 		if (request) {
-			if (!stop)
-				evict_request(store, request);
+			if (stop)
+				request->error = -ESHUTDOWN;
+			else
+				store_answer(store, request);
 			pthread_mutex_lock(&store->lock);
 			request->done = true;
 			pthread_cond_broadcast(&store->done);
 			pthread_mutex_unlock(&store->lock);
 		}
-		/* A little at a time: a large cache must not keep what comes in waiting. */
-		if (collected < to_collect) {
-			store_collect(store, &store->dirs[collected / STORE_SUBDIRS],
-				      collected % STORE_SUBDIRS);
-			collected++;
-		}
+		/* What an earlier session's readers may still read stays until they are known. */
+		if (allowed)
+			collecting = store_collect_some(store);
 		store_close_idle(store);
 		store_count(store);
 		pthread_mutex_lock(&store->lock);
+		if (cleanup)
+			collecting = true;
 	}
 	/* What came in while the last round was made. */
 	while (store->requests) {
+		store->requests->error = -ESHUTDOWN;
 		store->requests->done = true;
 		store->requests = store->requests->next;
 	}

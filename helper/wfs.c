@@ -19,8 +19,9 @@
 #include "version.h"
 
 static const struct command *const commands[] = {
-	&command_mounts, &command_stat,	      &command_ls,    &command_fetch,  &command_prefetch,
-	&command_sync,	 &command_invalidate, &command_evict, &command_events,
+	&command_mounts,   &command_stat,  &command_ls,		&command_fetch,
+	&command_prefetch, &command_sync,  &command_invalidate, &command_evict,
+	&command_pin,	   &command_unpin, &command_events,
 };
 
 static void usage(FILE *out)

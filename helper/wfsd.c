@@ -19,6 +19,7 @@
 #include "config.h"
 #include "core.h"
 #include "cleanup.h"
+#include "faultpoint.h"
 #include "kernel.h"
 #include "loop.h"
 #include "metrics.h"
@@ -495,6 +496,7 @@ int main(int argc, char **argv)
 	}
 	log_setup(wfsd.config->log_level, wfsd.config->log_json);
 	wfsd_harden();
+	faultpoint_setup();
 	if (!wfsd.foreground) {
 		err = wfsd_background(&wfsd);
 		if (err) {

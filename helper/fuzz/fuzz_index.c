@@ -14,9 +14,9 @@
 #define CHANGES_MAX 16
 #define FILES_MAX   8
 
-enum { FILES, BLOCKS, ORDER, KEYS, META, DATABASES };
+enum { FILES, BLOCKS, ORDER, KEYS, META, SOURCES, PINS, DATABASES };
 
-static const struct index_file files[] = {
+static struct index_file files[] = {
 	{ .id = 1,
 	  .size = 300000,
 	  .block_shift = 16,
@@ -45,6 +45,13 @@ static uint32_t units_of(const struct index_file *file, uint64_t block)
 	return (uint32_t)((len + 65535) >> 16);
 }
 
+static uint64_t length_of(const struct index_file *file, uint64_t block)
+{
+	uint64_t start = block << file->block_shift, len = file->size - start;
+
+	return len > 1ULL << file->block_shift ? 1ULL << file->block_shift : len;
+}
+
 static uint64_t blocks_of(const struct index_file *file)
 {
 	return ((file->size - 1) >> file->block_shift) + 1;
@@ -63,8 +70,9 @@ static int put_block(struct index_txn *txn, void *arg)
 	bool new;
 
 	sums[0] = put->first_sum;
-	return index_put_block(txn, put->file, put->block, 1ULL << put->file->block_shift, sums,
-			       units, &new);
+	/* Every third is past probation at once. */
+	return index_put_block(txn, put->file, put->block, length_of(put->file, put->block), sums,
+			       units, put->block % 3 == 2, &new);
 }
 
 static int put_all(struct index_txn *txn, void *arg)
@@ -72,6 +80,10 @@ static int put_all(struct index_txn *txn, void *arg)
 	int err = 0;
 
 	(void)arg;
+	for (size_t i = 0; i < ARRAY_SIZE(files) && !err; i++)
+		err = index_put_source(txn, files[i].identity, "http://h/", 1);
+	if (!err)
+		err = index_put_pin(txn, files[0].identity, files[0].path);
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
 		for (uint64_t block = 0; block < blocks_of(&files[i]) && !err; block++)
 			err = put_block(txn, &(struct put){ &files[i], block, block });
@@ -83,8 +95,10 @@ static struct index *index_used;
 
 static MDB_dbi database(size_t number)
 {
-	const MDB_dbi dbis[DATABASES] = { index_used->files, index_used->blocks, index_used->order,
-					  index_used->keys, index_used->meta };
+	const MDB_dbi dbis[DATABASES] = { index_used->files, index_used->blocks,
+					  index_used->order, index_used->keys,
+					  index_used->meta,  index_used->sources,
+					  index_used->pins };
 
 	return dbis[number];
 }
@@ -102,6 +116,16 @@ static void remove_dir(void)
 	rmdir(dir);
 }
 
+/* As if it were opened. */
+static int set_up(void)
+{
+	index_used->seq = 0;
+	index_used->files_count = 0;
+	index_used->bytes_count = 0;
+	index_used->young_bytes = 0;
+	return index_update(index_used, index_setup, index_used);
+}
+
 /* The index as it is before it is changed; the first time, a new one. */
 static void make_base(void)
 {
@@ -113,6 +137,8 @@ static void make_base(void)
 		snprintf(dir, sizeof(dir), "%s/wfs-fuzz-XXXXXX", where);
 		if (!mkdtemp(dir))
 			abort();
+		for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+			files[i].source = index_hash_source(files[i].identity);
 		fuzz_check(!index_open(dir, &index_used, msg, sizeof(msg)));
 		remove_dir();
 		fuzz_check(!mdb_env_set_flags(index_used->env, MDB_NOSYNC, 1));
@@ -124,8 +150,7 @@ static void make_base(void)
 			abort();
 	if (mdb_txn_commit(txn))
 		abort();
-	index_used->seq = 0;
-	fuzz_check(!index_update(index_used, index_setup, index_used));
+	fuzz_check(!set_up());
 	fuzz_check(!index_update(index_used, put_all, NULL));
 }
 
@@ -230,7 +255,7 @@ static int keep_file(void *arg, const struct index_file *file)
 
 	/* Whoever shifts by it, or makes a path of the strings, does not look again. */
 	fuzz_check(file->block_shift >= 16 && file->block_shift <= 26);
-	fuzz_check(file->size <= INT64_MAX);
+	fuzz_check(file->size <= INT64_MAX && file->bytes <= file->size);
 	fuzz_check(file->path == file->identity + strlen(file->identity) + 1);
 	fuzz_check(file->version == file->path + strlen(file->path) + 1);
 	if (found->count < FILES_MAX) {
@@ -241,6 +266,11 @@ static int keep_file(void *arg, const struct index_file *file)
 		found->files[found->count++].version = "v";
 	}
 	return 0;
+}
+
+static uint32_t units_for(void *arg, uint64_t block)
+{
+	return units_of(arg, block);
 }
 
 static void check_map(struct index *index, const struct index_file *file, uint64_t first,
@@ -254,7 +284,7 @@ static void check_map(struct index *index, const struct index_file *file, uint64
 		units += units_of(file, first + i);
 	bitmap = calloc((count + 63) / 64, sizeof(*bitmap));
 	sums = malloc(units * sizeof(*sums));
-	if (index_map(index, file, first, count, bitmap, sums, &got))
+	if (index_map(index, file->id, first, count, units_for, (void *)file, bitmap, sums, &got))
 		return;
 	units = 0;
 	for (uint64_t i = 0; i < count; i++)
@@ -289,9 +319,10 @@ static void check_blocks(struct index *index, const struct index_file *file)
 	} while (n > 0 && next);
 }
 
-static size_t check_order(struct index *index, struct index_block *blocks, size_t max)
+/* seq: 0 or INDEX_MAIN, and what follows is of its kind. */
+static size_t check_order(struct index *index, uint64_t seq, struct index_block *blocks, size_t max)
 {
-	uint64_t seq = 0;
+	uint64_t kind = seq;
 	size_t used = 0;
 	int n;
 
@@ -301,18 +332,48 @@ static size_t check_order(struct index *index, struct index_block *blocks, size_
 		n = index_oldest(index, seq, list, 3);
 		fuzz_check(n <= 3);
 		for (int i = 0; i < n; i++) {
-			fuzz_check(list[i].seq > seq);
+			fuzz_check(list[i].seq > seq && !((list[i].seq ^ kind) & INDEX_MAIN));
 			seq = list[i].seq;
 			if (used < max)
 				blocks[used++] = list[i];
 		}
-	} while (n > 0 && seq < UINT64_MAX);
+	} while (n > 0);
 	return used;
 }
 
 static int rotate_block(struct index_txn *txn, void *arg)
 {
-	return index_rotate(txn, arg);
+	return index_rotate(txn, arg, 65536);
+}
+
+static int touch_file(struct index_txn *txn, void *arg)
+{
+	(void)arg;
+	return index_touch(txn, 1, 77);
+}
+
+static int put_names(struct index_txn *txn, void *arg)
+{
+	int err = index_put_source(txn, files[0].identity, NULL, 2);
+
+	(void)arg;
+	if (!err)
+		err = index_put_pin(txn, files[1].identity, files[1].path);
+	if (!err)
+		err = index_delete_pin(txn, files[0].identity, files[0].path);
+	return err == -ENOENT ? 0 : err;
+}
+
+static int keep_source(void *arg, const struct index_source *source)
+{
+	(void)arg;
+	return strlen(source->name) > UINT16_MAX;
+}
+
+static int keep_pin(void *arg, const char *identity, const char *path)
+{
+	(void)arg;
+	return strlen(path) + strlen(identity) > 65536;
 }
 
 static int delete_block(struct index_txn *txn, void *arg)
@@ -340,8 +401,11 @@ static void use_index(struct index *index)
 {
 	struct found found = { .count = 0 };
 	struct index_block blocks[16];
+	struct index_totals totals;
 	size_t count;
 
+	index_each_source(index, keep_source, NULL);
+	index_each_pin(index, keep_pin, NULL);
 	fuzz_check(index_each_file(index, keep_file, &found) <= 0);
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
 		index_find(index, &files[i].hash, keep_file, &found);
@@ -350,15 +414,23 @@ static void use_index(struct index *index)
 	}
 	for (size_t i = 0; i < found.count; i++)
 		check_blocks(index, &found.files[i]);
-	count = check_order(index, blocks, ARRAY_SIZE(blocks));
+	count = check_order(index, 0, blocks, 8);
+	count += check_order(index, INDEX_MAIN, blocks + count, 8);
 	if (count)
 		index_update(index, rotate_block, &blocks[0]);
 	index_update(index, rotate_block, &(struct index_block){ .id = 1, .block = 2 });
+	index_update(index, touch_file, NULL);
+	index_update(index, put_names, NULL);
 	check_put(index, &files[0], 1);
 	check_put(index, &files[1], 0);
 	for (size_t i = 0; i < count; i++)
 		index_update(index, delete_block, &blocks[i]);
-	check_order(index, blocks, ARRAY_SIZE(blocks));
+	check_order(index, 0, blocks, ARRAY_SIZE(blocks));
+	check_order(index, INDEX_MAIN, blocks, ARRAY_SIZE(blocks));
+	/* None has wrapped. */
+	index_totals(index, &totals);
+	fuzz_check(totals.files < 1ULL << 63 && totals.bytes < UINT64_MAX - (1ULL << 62) &&
+		   totals.young < UINT64_MAX - (1ULL << 62));
 	found.count = 0;
 	index_each_file(index, keep_file, &found);
 }
@@ -370,7 +442,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	make_base();
 	change_records(&input);
 	/* What is done when it is opened. */
-	if (!index_update(index_used, index_setup, index_used))
+	if (!set_up())
 		use_index(index_used);
 	return 0;
 }

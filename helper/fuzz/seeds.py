@@ -119,7 +119,7 @@ def config():
 def index():
     # Changes to the records that the target makes: database, kind, which one, what to do.
     seeds = [b'']
-    for database in range(5):
+    for database in range(7):
         for record in range(3):
             seeds.append(bytes([database, 0, record, 8, 0xff]))  # another byte
             seeds.append(bytes([database, 1, record, 4, 0]))     # cut
@@ -127,11 +127,11 @@ def index():
             seeds.append(bytes([database, 3, record, 0]))        # gone
             seeds.append(bytes([database, 5, record, 7, 1]))     # of another key
         seeds.append(bytes([database, 4, 0, 16, 24]) + bytes(40))
-    for offset in range(0, 80, 4):
+    for offset in range(0, 112, 4):
         for value in 0, 1, 0x80:
             seeds.append(bytes([0, 0, 0, offset, value]))
             seeds.append(bytes([1, 0, 1, offset, value]))
-    seeds.append(bytes([1, 2, 1, 16, 0, 1, 0, 1, 16, 3]))  # more sums than the block has
+    seeds.append(bytes([1, 2, 1, 16, 0, 1, 0, 1, 24, 3]))  # more sums than the block has
     return seeds, [b'\0\0\0\0\0\0\0\1', b'\xff' * 8, b'\x7f' + b'\xff' * 7]
 
 

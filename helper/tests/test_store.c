@@ -179,11 +179,12 @@ struct refuser {
 	int answer;
 };
 
-static int refuser_evict(struct object_watch *watch, uint64_t block)
+static int refuser_evict(struct object_watch *watch, uint64_t block, bool cold)
 {
 	struct refuser *r = container_of(watch, struct refuser, watch);
 
 	(void)block;
+	(void)cold;
 	r->asked++;
 	return r->answer;
 }
@@ -262,7 +263,7 @@ static void test_eviction_held_back(void **state)
 
 static void test_evict_request(void **state)
 {
-	uint64_t blocks, busy, hash;
+	uint64_t blocks, busy, pinned, hash;
 	struct origin *origin;
 
 	(void)state;
@@ -271,17 +272,18 @@ static void test_evict_request(void **state)
 	fetch("c", 20);
 	assert_int_equal(core_origin(rig.core, source, NULL, &origin, msg, sizeof(msg)), 0);
 	assert_int_equal(store_evict(core_store(rig.core), origin_identity(origin), "c", &blocks,
-				     &busy),
+				     &busy, &pinned),
 			 0);
 	assert_int_equal(blocks, 4);
 	assert_int_equal(busy, 0);
 	assert_int_equal(data_files(), 1);
 	assert_int_equal(store_evict(core_store(rig.core), origin_identity(origin), "", &blocks,
-				     &busy),
+				     &busy, &pinned),
 			 0);
 	assert_int_equal(blocks, 21);
 	assert_int_equal(data_files(), 0);
-	assert_int_equal(store_evict(core_store(rig.core), "nobody", "", &blocks, &busy), 0);
+	assert_int_equal(store_evict(core_store(rig.core), "nobody", "", &blocks, &busy, &pinned),
+			 0);
 	assert_int_equal(blocks, 0);
 	origin_unref(origin);
 	assert_true(fetch("a", 20) == hash);

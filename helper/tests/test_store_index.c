@@ -15,7 +15,7 @@
 
 #define BLOCKS 5
 
-static const struct index_file file = {
+static struct index_file file = {
 	.id = 1,
 	.size = 300000,
 	.block_shift = 16,
@@ -28,22 +28,37 @@ static const struct index_file file = {
 static char dir[64], msg[512];
 static struct index *opened;
 
+static uint64_t length(uint64_t block)
+{
+	return block < BLOCKS - 1 ? 65536 : file.size - (BLOCKS - 1) * 65536;
+}
+
+static uint32_t units_of(void *arg, uint64_t block)
+{
+	(void)arg;
+	return block < BLOCKS;
+}
+
 static int put_block(struct index_txn *txn, void *arg)
 {
 	uint64_t block = *(uint64_t *)arg, sum = block + 100;
 	bool new;
 
-	return index_put_block(txn, &file, block, 65536, &sum, 1, &new);
+	return index_put_block(txn, &file, block, length(block), &sum, 1, false, &new);
 }
 
 static int rotate(struct index_txn *txn, void *arg)
 {
-	return index_rotate(txn, arg);
+	const struct index_block *block = arg;
+
+	return index_rotate(txn, block, length(block->block));
 }
 
 static int delete_block(struct index_txn *txn, void *arg)
 {
-	return index_delete_block(txn, 1, *(uint64_t *)arg, 65536);
+	uint64_t block = *(uint64_t *)arg;
+
+	return index_delete_block(txn, 1, block, length(block));
 }
 
 static int open_again(void)
@@ -58,6 +73,7 @@ static int begin(void **state)
 	(void)state;
 	snprintf(dir, sizeof(dir), "/tmp/wfs-test-index-XXXXXX");
 	assert_non_null(mkdtemp(dir));
+	file.source = index_hash_source(file.identity);
 	assert_int_equal(open_again(), 0);
 	for (uint64_t block = 0; block < BLOCKS; block++)
 		assert_int_equal(index_update(opened, put_block, &block), 0);
@@ -129,8 +145,8 @@ static void files(void **state)
 	static const struct {
 		int at;
 		unsigned char value;
-	} changes[] = { { 7, 0x80 }, { 40, 200 }, { 40, 2 },   { 56, 0 },
-			{ 66, 0 },   { 75, 0 },	  { 64, 'x' }, { -1, 20 } };
+	} changes[] = { { 7, 0x80 }, { 64, 200 }, { 64, 2 },   { 80, 0 },
+			{ 90, 0 },   { 99, 0 },	  { 88, 'x' }, { -1, 20 } };
 	int count = 0;
 
 	(void)state;
@@ -149,6 +165,11 @@ static void files(void **state)
 	}
 }
 
+static int map(uint64_t *bitmap, uint64_t *sums, size_t *ret_sums)
+{
+	return index_map(opened, 1, 0, BLOCKS, units_of, NULL, bitmap, sums, ret_sums);
+}
+
 static void blocks(void **state)
 {
 	uint64_t bitmap = 0, sums[BLOCKS], block = 1;
@@ -156,15 +177,15 @@ static void blocks(void **state)
 	size_t count;
 
 	(void)state;
-	assert_int_equal(index_map(opened, &file, 0, BLOCKS, &bitmap, sums, &count), 0);
+	assert_int_equal(map(&bitmap, sums, &count), 0);
 	assert_int_equal(bitmap, 0x1f);
 	assert_int_equal(count, BLOCKS);
 	assert_int_equal(sums[4], 104);
 	/* Two sums where the block has one. */
-	change("blocks", 1, -1, 40);
-	change("blocks", 1, 16, 2);
+	change("blocks", 1, -1, 48);
+	change("blocks", 1, 24, 2);
 	bitmap = 0;
-	assert_int_equal(index_map(opened, &file, 0, BLOCKS, &bitmap, sums, &count), 0);
+	assert_int_equal(map(&bitmap, sums, &count), 0);
 	assert_int_equal(bitmap, 0x1d);
 	assert_int_equal(count, BLOCKS - 1);
 	assert_int_equal(index_block(opened, 1, 1, sums, 1), -EUCLEAN);

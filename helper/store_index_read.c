@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: MIT
+/*
+ * store_index_read: what is read from the index.
+ */
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+
+#include "store_index_impl.h"
+
+int index_number(const MDB_val *key, uint64_t *ret)
+{
+	if (key->mv_size != sizeof(*ret))
+		return -EUCLEAN;
+	memcpy(ret, key->mv_data, sizeof(*ret));
+	return 0;
+}
+
+/* Is there a string of just this length, with its NUL? */
+static bool index_is_string(const char *text, size_t len)
+{
+	return strnlen(text, len + 1) == len;
+}
+
+int index_decode(uint64_t id, const MDB_val *value, struct index_file *ret)
+{
+	struct index_file_record record;
+
+	/* LMDB aligns to two bytes only. */
+	if (value->mv_size < sizeof(record))
+		return -EUCLEAN;
+	memcpy(&record, value->mv_data, sizeof(record));
+	if (value->mv_size !=
+	    sizeof(record) + record.identity_len + record.path_len + record.version_len + 3u)
+		return -EUCLEAN;
+	ret->id = id;
+	ret->size = record.size;
+	ret->block_shift = record.block_shift;
+	ret->blocks = record.blocks;
+	ret->bytes = record.bytes;
+	ret->opened_s = record.opened_s;
+	ret->hash = record.hash;
+	ret->source = record.source;
+	ret->identity = (const char *)value->mv_data + sizeof(record);
+	ret->path = ret->identity + record.identity_len + 1;
+	ret->version = ret->path + record.path_len + 1;
+	if (!index_is_string(ret->identity, record.identity_len) ||
+	    !index_is_string(ret->path, record.path_len) ||
+	    !index_is_string(ret->version, record.version_len))
+		return -EUCLEAN;
+	if (record.block_shift < INDEX_SHIFT_MIN || record.block_shift > INDEX_SHIFT_MAX ||
+	    record.size > INT64_MAX)
+		return -EUCLEAN;
+	/* Counts that are wrong come right when its blocks go: no reason to lose it. */
+	if (ret->bytes > ret->size)
+		ret->bytes = ret->size;
+	if (ret->blocks > (ret->size >> ret->block_shift) + 1)
+		ret->blocks = (ret->size >> ret->block_shift) + 1;
+	return 0;
+}
+
+int index_get_file(struct index *index, MDB_txn *txn, uint64_t id, struct index_file *ret)
+{
+	MDB_val key = { sizeof(id), &id }, value;
+	int err = index_error(mdb_get(txn, index->files, &key, &value));
+
+	return err ? err : index_decode(id, &value, ret);
+}
+
+int index_file(struct index *index, uint64_t id,
+	       int (*fn)(void *arg, const struct index_file *file), void *arg)
+{
+	struct index_file file;
+	MDB_txn *txn;
+	int err = index_read_begin(index, &txn);
+
+	if (err)
+		return err;
+	err = index_get_file(index, txn, id, &file);
+	if (!err)
+		err = fn(arg, &file);
+	index_read_end(index, txn);
+	return err;
+}
+
+int index_find(struct index *index, const struct index_hash *hash,
+	       int (*fn)(void *arg, const struct index_file *file), void *arg)
+{
+	MDB_val key = { sizeof(*hash), (void *)hash }, value;
+	struct index_file file;
+	uint64_t id;
+	MDB_txn *txn;
+	int err = index_read_begin(index, &txn);
+
+	if (err)
+		return err;
+	err = index_error(mdb_get(txn, index->keys, &key, &value));
+	if (!err && value.mv_size != sizeof(id))
+		err = -EUCLEAN;
+	if (!err) {
+		memcpy(&id, value.mv_data, sizeof(id));
+		err = index_get_file(index, txn, id, &file);
+	}
+	if (!err)
+		err = fn(arg, &file);
+	index_read_end(index, txn);
+	return err;
+}
+
+/* Calls fn for each record of a table, until it returns other than 0. */
+static int index_each(struct index *index, const MDB_dbi *table,
+		      int (*fn)(void *arg, const MDB_val *key, const MDB_val *value), void *arg)
+{
+	MDB_cursor *cursor;
+	MDB_val key, value;
+	MDB_txn *txn;
+	int err = index_read_begin(index, &txn);
+
+	if (err)
+		return err;
+	err = index_error(mdb_cursor_open(txn, *table, &cursor));
+	if (!err) {
+		while (!err && !(err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_NEXT))))
+			err = fn(arg, &key, &value);
+		if (err == -ENOENT)
+			err = 0;
+		mdb_cursor_close(cursor);
+	}
+	index_read_end(index, txn);
+	return err;
+}
+
+struct index_each {
+	int (*file)(void *arg, const struct index_file *file);
+	int (*source)(void *arg, const struct index_source *source);
+	int (*pin)(void *arg, const char *identity, const char *path);
+	void *arg;
+};
+
+static int index_each_file_one(void *arg, const MDB_val *key, const MDB_val *value)
+{
+	const struct index_each *each = arg;
+	struct index_file file;
+	uint64_t id;
+	int err = index_number(key, &id);
+
+	if (!err)
+		err = index_decode(id, value, &file);
+	return err ? err : each->file(each->arg, &file);
+}
+
+int index_each_file(struct index *index, int (*fn)(void *arg, const struct index_file *file),
+		    void *arg)
+{
+	struct index_each each = { .file = fn, .arg = arg };
+
+	return index_each(index, &index->files, index_each_file_one, &each);
+}
+
+int index_decode_source(const MDB_val *value, struct index_source *ret)
+{
+	struct index_source_record record;
+
+	if (value->mv_size < sizeof(record))
+		return -EUCLEAN;
+	memcpy(&record, value->mv_data, sizeof(record));
+	if (value->mv_size != sizeof(record) + record.identity_len + record.name_len + 2u)
+		return -EUCLEAN;
+	ret->bytes = record.bytes;
+	ret->mounted_s = record.mounted_s;
+	ret->identity = (const char *)value->mv_data + sizeof(record);
+	ret->name = ret->identity + record.identity_len + 1;
+	return ret->name[-1] || ret->name[record.name_len] ? -EUCLEAN : 0;
+}
+
+static int index_each_source_one(void *arg, const MDB_val *key, const MDB_val *value)
+{
+	const struct index_each *each = arg;
+	struct index_source source;
+	int err = index_decode_source(value, &source);
+
+	(void)key;
+	return err ? err : each->source(each->arg, &source);
+}
+
+int index_each_source(struct index *index, int (*fn)(void *arg, const struct index_source *source),
+		      void *arg)
+{
+	struct index_each each = { .source = fn, .arg = arg };
+
+	return index_each(index, &index->sources, index_each_source_one, &each);
+}
+
+static int index_each_pin_one(void *arg, const MDB_val *key, const MDB_val *value)
+{
+	const struct index_each *each = arg;
+	const char *identity = value->mv_data;
+	size_t len = value->mv_size ? strnlen(identity, value->mv_size) : 0;
+
+	(void)key;
+	if (len + 1 >= value->mv_size || identity[value->mv_size - 1])
+		return -EUCLEAN;
+	return each->pin(each->arg, identity, identity + len + 1);
+}
+
+int index_each_pin(struct index *index,
+		   int (*fn)(void *arg, const char *identity, const char *path), void *arg)
+{
+	struct index_each each = { .pin = fn, .arg = arg };
+
+	return index_each(index, &index->pins, index_each_pin_one, &each);
+}
+
+int index_block_head(const MDB_val *value, struct index_block_record *ret)
+{
+	if (value->mv_size < sizeof(*ret))
+		return -EUCLEAN;
+	memcpy(ret, value->mv_data, sizeof(*ret));
+	return value->mv_size == sizeof(*ret) + ret->units * sizeof(uint64_t) + ret->digest_len ?
+		       0 :
+		       -EUCLEAN;
+}
+
+static const char *index_block_sums(const MDB_val *value)
+{
+	return (const char *)value->mv_data + sizeof(struct index_block_record);
+}
+
+int index_block(struct index *index, uint64_t id, uint64_t block, uint64_t *sums, uint32_t units)
+{
+	struct index_block_key block_key = { htobe64(id), htobe64(block) };
+	MDB_val key = { sizeof(block_key), &block_key }, value;
+	struct index_block_record head;
+	MDB_txn *txn;
+	int err = index_read_begin(index, &txn);
+
+	if (err)
+		return err;
+	err = index_error(mdb_get(txn, index->blocks, &key, &value));
+	if (!err)
+		err = index_block_head(&value, &head);
+	if (!err && head.units != units)
+		err = -EUCLEAN;
+	if (!err)
+		memcpy(sums, index_block_sums(&value), units * sizeof(*sums));
+	index_read_end(index, txn);
+	return err;
+}
+
+/*
+ * Calls fn for the blocks of a file from first on, until it returns other than 0.
+ */
+static int index_walk(struct index *index, uint64_t id, uint64_t first,
+		      int (*fn)(void *arg, uint64_t block, const struct index_block_record *head,
+				const char *sums),
+		      void *arg)
+{
+	struct index_block_key block_key = { htobe64(id), htobe64(first) };
+	MDB_val key = { sizeof(block_key), &block_key }, value;
+	struct index_block_record head;
+	MDB_cursor *cursor;
+	MDB_txn *txn;
+	int err = index_read_begin(index, &txn);
+
+	if (err)
+		return err;
+	err = index_error(mdb_cursor_open(txn, index->blocks, &cursor));
+	if (err) {
+		index_read_end(index, txn);
+		return err;
+	}
+	err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE));
+	while (!err) {
+		err = key.mv_size == sizeof(block_key) ? index_block_head(&value, &head) : -EUCLEAN;
+		if (err)
+			break;
+		memcpy(&block_key, key.mv_data, sizeof(block_key));
+		if (be64toh(block_key.id) != id || be64toh(block_key.block) > INDEX_BLOCK_MAX)
+			break;
+		err = fn(arg, be64toh(block_key.block), &head, index_block_sums(&value));
+		if (!err)
+			err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_NEXT));
+	}
+	mdb_cursor_close(cursor);
+	index_read_end(index, txn);
+	return err == -ENOENT ? 0 : err;
+}
+
+struct index_mapping {
+	uint64_t first, count, *bitmap, *sums;
+	size_t used;
+	uint32_t (*units_of)(void *arg, uint64_t block);
+	void *arg;
+};
+
+static int index_map_one(void *arg, uint64_t block, const struct index_block_record *head,
+			 const char *sums)
+{
+	struct index_mapping *map = arg;
+
+	if (block - map->first >= map->count)
+		return 1;
+	/* The room for sums was measured by the object's size, not by what a record says. */
+	if (!head->units || head->units != map->units_of(map->arg, block))
+		return 0;
+	map->bitmap[(block - map->first) / 64] |= 1ULL << ((block - map->first) % 64);
+	memcpy(map->sums + map->used, sums, head->units * sizeof(*map->sums));
+	map->used += head->units;
+	return 0;
+}
+
+int index_map(struct index *index, uint64_t id, uint64_t first, uint64_t count,
+	      uint32_t (*units_of)(void *arg, uint64_t block), void *arg, uint64_t *bitmap,
+	      uint64_t *sums, size_t *ret_sums)
+{
+	struct index_mapping map = { first, count, bitmap, sums, 0, units_of, arg };
+	int err = index_walk(index, id, first, index_map_one, &map);
+
+	if (err < 0)
+		return err;
+	*ret_sums = map.used;
+	return 0;
+}
+
+struct index_listing {
+	struct index_block *blocks;
+	size_t used, max;
+	uint64_t id;
+};
+
+static int index_list_one(void *arg, uint64_t block, const struct index_block_record *head,
+			  const char *sums)
+{
+	struct index_listing *list = arg;
+
+	(void)sums;
+	if (list->used == list->max)
+		return 1;
+	list->blocks[list->used++] = (struct index_block){
+		.id = list->id,
+		.block = block,
+		.seq = head->seq,
+		.stored_s = head->stored_s,
+		.seen_s = head->seen_s,
+	};
+	return 0;
+}
+
+int index_file_blocks(struct index *index, uint64_t id, uint64_t first, struct index_block *blocks,
+		      size_t max)
+{
+	struct index_listing list = { blocks, 0, max, id };
+	int err = index_walk(index, id, first, index_list_one, &list);
+
+	return err < 0 ? err : (int)list.used;
+}
+
+int index_oldest(struct index *index, uint64_t seq, struct index_block *blocks, size_t max)
+{
+	uint64_t from = seq + 1;
+	MDB_val key = { sizeof(from), &from }, value, block_value;
+	size_t used = 0;
+	MDB_cursor *cursor;
+	MDB_txn *txn;
+	int err = index_read_begin(index, &txn);
+
+	if (err)
+		return err;
+	err = index_error(mdb_cursor_open(txn, index->order, &cursor));
+	if (err) {
+		index_read_end(index, txn);
+		return err;
+	}
+	err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE));
+	while (!err && used < max) {
+		struct index_block_key block_key;
+		uint64_t number;
+		MDB_val search = { sizeof(block_key), &block_key };
+		struct index_block_record head;
+
+		err = value.mv_size == sizeof(block_key) ? index_number(&key, &number) : -EUCLEAN;
+		if (err || (number ^ seq) & INDEX_MAIN)
+			break;
+		memcpy(&block_key, value.mv_data, sizeof(block_key));
+		if (!mdb_get(txn, index->blocks, &search, &block_value) &&
+		    !index_block_head(&block_value, &head)) {
+			blocks[used] = (struct index_block){
+				.id = be64toh(block_key.id),
+				.block = be64toh(block_key.block),
+				.seq = number,
+				.stored_s = head.stored_s,
+				.seen_s = head.seen_s,
+			};
+			used++;
+		}
+		err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_NEXT));
+	}
+	mdb_cursor_close(cursor);
+	index_read_end(index, txn);
+	return err && err != -ENOENT ? err : (int)used;
+}
