@@ -10,6 +10,8 @@
  * it did (RESULT: as the kernel answered). Lines on standard input are further lines of the
  * script, or one of
  *	evict|evicted|dropped PATH BLOCK	the command, for the last version of the file
+ *	cold PATH BLOCK				evict, unless it was read
+ *	reopen PATH
  *	stored PATH BLOCK
  *	offer PATH BLOCK OFFSET BYTES
  *	invalidate [PATH]
@@ -235,11 +237,16 @@ static int send_command(const struct wfs_cmd *cmd)
 static int block_cmd(uint32_t op, char **word, size_t n)
 {
 	struct wfs_cmd cmd = chan_op(op, chan.session);
-	struct node *node = n > 2 ? files_node_at(word[1]) : NULL;
+	struct node *node = n > 2 || (op == WFS_CMD_REOPEN && n > 1) ? files_node_at(word[1]) :
+								       NULL;
 
 	if (!node)
 		return -ENXIO;
 	cmd.node = node->id;
+	if (op == WFS_CMD_REOPEN)
+		return send_command(&cmd);
+	if (!strcmp(word[0], "cold"))
+		cmd.flags = WFS_EVICT_COLD;
 	cmd.block = strtoull(word[2], NULL, 0);
 	if (cmd.block >= files_blocks(node))
 		return send_command(&cmd);
@@ -271,7 +278,8 @@ static int command(char **word, size_t n)
 	} block_cmds[] = {
 		{ "evict", WFS_CMD_EVICT },   { "evicted", WFS_CMD_EVICTED },
 		{ "stored", WFS_CMD_STORED }, { "dropped", WFS_CMD_DROPPED },
-		{ "offer", WFS_CMD_OFFER },
+		{ "offer", WFS_CMD_OFFER },   { "reopen", WFS_CMD_REOPEN },
+		{ "cold", WFS_CMD_EVICT },
 	};
 
 	for (size_t i = 0; i < sizeof(block_cmds) / sizeof(*block_cmds); i++)

@@ -42,6 +42,8 @@ check "the daemon ends" stop_wfsd
 rm -rf /var/cache/wfs/* /etc/wfs/wfsd.conf
 free=$(df -m --output=avail /var/cache/wfs | tail -n 1)
 require fallocate -l $((free - 24))M /var/cache/wfs/else
+configure "[cache]
+dir = /var/cache/wfs/cache"
 require start_wfsd
 require mount_wfs "$nginx_url/" "$mnt"
 reading "C6: a full disk: reads go on" eager "$mnt" "$root"

@@ -11,6 +11,7 @@
 
 EINVAL=-22
 ENOENT=-2
+EAGAIN=-11
 size=$((5 * 65536 + 1234))
 
 # file_reads NAME: the whole file, through the page cache, has the right bytes.
@@ -114,6 +115,14 @@ for how in "" -i; do
 	is "$(tell "offer b 0 0 131080")" $EINVAL "OFFER over the end of a block"
 	is "$(tell "offer b 0 0 2097152")" $EINVAL "OFFER of more than 1 MiB"
 	is "$(tell "offer b 0 131072 65536")" $EINVAL "OFFER behind a block"
+	echo 1 >/proc/sys/vm/drop_caches
+	check "a file is read from its cache file" file_reads b
+	is "$(tell "cold b 0")" $EAGAIN "EVICT, if cold, of a block that was read"
+	is "$(tell "cold b 0")" 0 "  and not since"
+	is "$(tell "evicted b 0")" 0 "  EVICTED"
+	is "$(tell "stored b 0")" 0 "  STORED again"
+	is "$(tell "reopen b")" 0 "REOPEN"
+	is "$(tell "reopen b")" 0 "  once more"
 	is "$(tell "evict b 0")" 0 "EVICT of a cached block"
 	is "$(tell "evict b 0")" 0 "  again"
 	is "$(tell "stored b 0")" -16 "STORED of a block that is being evicted"

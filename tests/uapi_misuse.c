@@ -369,6 +369,7 @@ static const char *const op_names[] = {
 	[WFS_CMD_EVICTED] = "EVICTED",
 	[WFS_CMD_OFFER] = "OFFER",
 	[WFS_CMD_INVALIDATE] = "INVALIDATE",
+	[WFS_CMD_REOPEN] = "REOPEN",
 };
 
 /* Which fields a command uses. */
@@ -385,6 +386,7 @@ static const unsigned int op_fields[] = {
 	[WFS_CMD_EVICTED] = NODE | BLOCK,
 	[WFS_CMD_OFFER] = NODE | BLOCK | OFFSET | PAYLOAD,
 	[WFS_CMD_INVALIDATE] = NODE | PAYLOAD,
+	[WFS_CMD_REOPEN] = NODE,
 };
 
 /* A command that is right in form and names nothing that exists. */
@@ -419,7 +421,8 @@ static void unused_fields(enum transport transport, uint32_t op, const char *by)
 			is(send_cmd(transport, &cmd), -EINVAL, "%s%s with %s", op_names[op], by, \
 			   what);                                                                \
 	} while (0)
-	UNUSED(0, flags = 1, "flags");
+	/* EVICT has one that means something. */
+	UNUSED(0, flags = op == WFS_CMD_EVICT ? ~WFS_EVICT_COLD : 1, "flags");
 	UNUSED(0, pad = 1, "padding");
 	UNUSED(ID, id = 1, "an id");
 	UNUSED(NODE, node = 1, "a node");
@@ -460,7 +463,7 @@ static void cmd_cases(enum transport transport)
 	const char *by = transport == BY_IOCTL ? " by ioctl" : "";
 	struct wfs_cmd cmd;
 
-	for (uint32_t op = WFS_CMD_FETCH; op <= WFS_CMD_INVALIDATE; op++) {
+	for (uint32_t op = WFS_CMD_FETCH; op <= WFS_CMD_REOPEN; op++) {
 		if (transport == BY_IOCTL && op_fields[op] & SLOT) {
 			cmd = op_good(op);
 			is(send_cmd(transport, &cmd), -EOPNOTSUPP, "%s by ioctl", op_names[op]);
@@ -484,7 +487,7 @@ static void cmd_cases(enum transport transport)
 	}
 	cmd = chan_op(0, chan.session);
 	is(send_cmd(transport, &cmd), -EOPNOTSUPP, "command 0%s", by);
-	cmd = chan_op(WFS_CMD_INVALIDATE + 1, chan.session);
+	cmd = chan_op(WFS_CMD_REOPEN + 1, chan.session);
 	is(send_cmd(transport, &cmd), -EOPNOTSUPP, "an unknown command%s", by);
 	cmd = op_good(WFS_CMD_COMMIT);
 	cmd.status = 5;
