@@ -25,7 +25,7 @@
 #define STORE_LEAVE_PERCENT 1
 #define STORE_LEAVE_MAX	    (1ULL << 30)
 /* How long a directory rests after an error; not longer than from one cleaning to the next. */
-#define STORE_REST_MS	    5000
+#define STORE_REST_MS 5000
 
 static uint64_t dir_rest(const struct store *store)
 {

@@ -176,6 +176,20 @@ static unsigned int cached(const char *name)
 	return (unsigned int)__builtin_popcountll(bitmap);
 }
 
+static size_t data_files(void)
+{
+	char pattern[128];
+	glob_t found;
+	size_t n;
+
+	snprintf(pattern, sizeof(pattern), "%s/data/*/*", rig.dir);
+	if (glob(pattern, 0, NULL, &found))
+		return 0;
+	n = found.gl_pathc;
+	globfree(&found);
+	return n;
+}
+
 struct infos {
 	struct store_dir_info dirs[4];
 	unsigned int count;
@@ -309,6 +323,26 @@ static void test_removed(void **state)
 	assert_true(fetch("a") == a);
 }
 
+/* Only its index is: the lock is the one that is held already, old data files are nobody's. */
+static void test_index_gone(void **state)
+{
+	uint64_t a;
+
+	(void)state;
+	rig_start(&rig);
+	a = fetch("a");
+	run("rm -rf %s/index", rig.dir);
+	RIG_UNTIL(!info_of(0).failed && !info_of(0).used);
+	assert_true(fetch("a") == a);
+	assert_int_equal(cached("a"), 5);
+	assert_int_equal(info_of(0).used, 4 * MIB + 5);
+	rig_stop(&rig);
+	rig_start(&rig);
+	assert_int_equal(cached("a"), 5);
+	assert_true(fetch("a") == a);
+	RIG_UNTIL(data_files() == 1);
+}
+
 /* Two directories: what one cannot take the other does, from the start and while running. */
 static void test_beside(void **state)
 {
@@ -362,7 +396,9 @@ static void test_foreign(void **state)
 	(void)state;
 	assert_int_equal(config_finish(rig.config, msg, sizeof(msg)), 0);
 	run("echo mine >%s/thesis.tex", rig.dir);
-	assert_int_equal(core_create(rig.config, &core, msg, sizeof(msg)), -ENOTEMPTY);
+	assert_int_equal(core_create(rig.config, &core, msg, sizeof(msg)), 0);
+	assert_int_equal(core_open(core, msg, sizeof(msg)), -ENOTEMPTY);
+	core_destroy(core);
 	assert_non_null(strstr(msg, "thesis.tex"));
 	run("rm %s/thesis.tex", rig.dir);
 	/* Of an earlier version: emptied, and used. */
