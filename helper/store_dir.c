@@ -309,7 +309,7 @@ static int dir_make_parts(const char *path, int fd, char *msg, size_t msg_size)
 	return err;
 }
 
-/* The largest id among the data files there. */
+/* The largest id among the data files there. What no start can have made is none. */
 static uint64_t dir_largest_id(int fd)
 {
 	uint64_t largest = 0;
@@ -332,7 +332,8 @@ static uint64_t dir_largest_id(int fd)
 			char *end;
 			uint64_t id = strtoull(entry->d_name, &end, 16);
 
-			if (entry->d_name[0] != '.' && !*end && id > largest)
+			if (entry->d_name[0] != '.' && !*end && id > largest &&
+			    id >> 40 < INDEX_STARTS_MAX)
 				largest = id;
 		}
 		closedir(list);

@@ -32,8 +32,9 @@ static int index_account_source(struct index_txn *txn, const struct index_hash *
 	size_t identity_len = strlen(identity), name_len, size;
 	int err = index_error(mdb_get(txn->txn, txn->index->sources, &key, &value));
 
-	if (!err)
-		err = index_decode_source(&value, &old);
+	/* A damaged one is made anew, like one that there was not. */
+	if (!err && index_decode_source(&key, &value, &old))
+		old = (struct index_source){ .name = "" };
 	if (err && err != -ENOENT)
 		return err;
 	if (!name)
@@ -255,13 +256,15 @@ int index_rotate(struct index_txn *txn, const struct index_block *block, uint64_
 int index_touch(struct index_txn *txn, uint64_t id, int64_t opened_s)
 {
 	MDB_val key = { sizeof(id), &id }, value;
+	struct index_file known;
 	cleanup_free char *copy = NULL;
 	int err = index_error(mdb_get(txn->txn, txn->index->files, &key, &value));
 
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	if (value.mv_size < sizeof(struct index_file_record))
-		return -EUCLEAN;
+	/* No reason to lose what else is noted. */
+	if (index_decode(id, &value, &known))
+		return 0;
 	copy = malloc(value.mv_size);
 	if (!copy)
 		return -ENOMEM;

@@ -74,10 +74,14 @@ void index_read_end(struct index *index, MDB_txn *txn);
 int index_get_file(struct index *index, MDB_txn *txn, uint64_t id, struct index_file *ret);
 /* A key of files or order. */
 int index_number(const MDB_val *key, uint64_t *ret);
-/* A record whose lengths add up, with strings of these lengths; counts that the file can have. */
+/*
+ * A record whose lengths add up, with strings of these lengths, of the source that it says;
+ * counts that the file can have.
+ */
 int index_decode(uint64_t id, const MDB_val *value, struct index_file *ret);
-/* The head of a block's record; its sums follow. */
+/* The head of a block's record of the right length; its sums follow. */
 int index_block_head(const MDB_val *value, struct index_block_record *ret);
-int index_decode_source(const MDB_val *value, struct index_source *ret);
+/* As index_decode(), of a record that is where its identity's is to be. */
+int index_decode_source(const MDB_val *key, const MDB_val *value, struct index_source *ret);
 
 #endif /* WFS_STORE_INDEX_IMPL_H */

@@ -5,6 +5,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <string.h>
+#include <xxhash.h>
 
 #include "store_index_impl.h"
 
@@ -20,6 +21,13 @@ int index_number(const MDB_val *key, uint64_t *ret)
 static bool index_is_string(const char *text, size_t len)
 {
 	return strnlen(text, len + 1) == len;
+}
+
+static bool index_is_hash(const struct index_hash *hash, const char *identity)
+{
+	struct index_hash right = index_hash_source(identity);
+
+	return hash->low == right.low && hash->high == right.high;
 }
 
 int index_decode(uint64_t id, const MDB_val *value, struct index_file *ret)
@@ -49,7 +57,8 @@ int index_decode(uint64_t id, const MDB_val *value, struct index_file *ret)
 	    !index_is_string(ret->version, record.version_len))
 		return -EUCLEAN;
 	if (record.block_shift < INDEX_SHIFT_MIN || record.block_shift > INDEX_SHIFT_MAX ||
-	    record.size > INT64_MAX)
+	    record.size > INT64_MAX || record.opened_s < 0 ||
+	    !index_is_hash(&record.source, ret->identity))
 		return -EUCLEAN;
 	/* Counts that are wrong come right when its blocks go: no reason to lose it. */
 	if (ret->bytes > ret->size)
@@ -157,12 +166,14 @@ int index_each_file(struct index *index, int (*fn)(void *arg, const struct index
 	return index_each(index, &index->files, index_each_file_one, &each);
 }
 
-int index_decode_source(const MDB_val *value, struct index_source *ret)
+int index_decode_source(const MDB_val *key, const MDB_val *value, struct index_source *ret)
 {
 	struct index_source_record record;
+	struct index_hash hash;
 
-	if (value->mv_size < sizeof(record))
+	if (key->mv_size != sizeof(hash) || value->mv_size < sizeof(record))
 		return -EUCLEAN;
+	memcpy(&hash, key->mv_data, sizeof(hash));
 	memcpy(&record, value->mv_data, sizeof(record));
 	if (value->mv_size != sizeof(record) + record.identity_len + record.name_len + 2u)
 		return -EUCLEAN;
@@ -170,16 +181,19 @@ int index_decode_source(const MDB_val *value, struct index_source *ret)
 	ret->mounted_s = record.mounted_s;
 	ret->identity = (const char *)value->mv_data + sizeof(record);
 	ret->name = ret->identity + record.identity_len + 1;
-	return ret->name[-1] || ret->name[record.name_len] ? -EUCLEAN : 0;
+	if (!index_is_string(ret->identity, record.identity_len) ||
+	    !index_is_string(ret->name, record.name_len) || record.bytes > INT64_MAX ||
+	    record.mounted_s < 0 || !index_is_hash(&hash, ret->identity))
+		return -EUCLEAN;
+	return 0;
 }
 
 static int index_each_source_one(void *arg, const MDB_val *key, const MDB_val *value)
 {
 	const struct index_each *each = arg;
 	struct index_source source;
-	int err = index_decode_source(value, &source);
+	int err = index_decode_source(key, value, &source);
 
-	(void)key;
 	return err ? err : each->source(each->arg, &source);
 }
 
@@ -196,9 +210,14 @@ static int index_each_pin_one(void *arg, const MDB_val *key, const MDB_val *valu
 	const struct index_each *each = arg;
 	const char *identity = value->mv_data;
 	size_t len = value->mv_size ? strnlen(identity, value->mv_size) : 0;
+	XXH128_hash_t hash;
 
-	(void)key;
-	if (len + 1 >= value->mv_size || identity[value->mv_size - 1])
+	if (key->mv_size != sizeof(hash) || len + 1 >= value->mv_size ||
+	    !index_is_string(identity + len + 1, value->mv_size - len - 2))
+		return -EUCLEAN;
+	/* A pin of something else would hold what nobody pinned, and could not be taken back. */
+	hash = XXH3_128bits(identity, value->mv_size);
+	if (memcmp(&hash, key->mv_data, sizeof(hash)))
 		return -EUCLEAN;
 	return each->pin(each->arg, identity, identity + len + 1);
 }
@@ -216,6 +235,8 @@ int index_block_head(const MDB_val *value, struct index_block_record *ret)
 	if (value->mv_size < sizeof(*ret))
 		return -EUCLEAN;
 	memcpy(ret, value->mv_data, sizeof(*ret));
+	if (ret->stored_s < 0 || ret->seen_s < 0)
+		return -EUCLEAN;
 	return value->mv_size == sizeof(*ret) + ret->units * sizeof(uint64_t) + ret->digest_len ?
 		       0 :
 		       -EUCLEAN;

@@ -161,6 +161,7 @@ struct source_loading {
 	struct store *store;
 	struct store_dir *dir;
 	size_t pins;
+	uint64_t bytes; /* recorded, of all sources */
 };
 
 static int source_load_one(void *arg, const struct index_source *record)
@@ -175,7 +176,9 @@ static int source_load_one(void *arg, const struct index_source *record)
 		return -ENOMEM;
 	if (*record->name && !source->name)
 		source_name(store, source, record->name);
-	source->used[loading->dir->number] = record->bytes;
+	/* No more than there is of all. */
+	source->used[loading->dir->number] = record->bytes < loading->bytes ? record->bytes :
+									      loading->bytes;
 	if (record->mounted_s > source->mounted_s)
 		source->mounted_s = record->mounted_s;
 	return 0;
@@ -226,10 +229,14 @@ static int pin_write_all(struct index_txn *txn, void *arg)
 
 int store_source_load(struct store *store, struct store_dir *dir)
 {
-	struct source_loading loading = { store, dir, 0 };
+	struct source_loading loading = { store, dir, 0, 0 };
+	struct index_totals totals;
 	size_t pins = 0;
-	int err = index_each_source(dir->index, source_load_one, &loading);
+	int err;
 
+	index_totals(dir->index, &totals);
+	loading.bytes = totals.bytes;
+	err = index_each_source(dir->index, source_load_one, &loading);
 	if (!err)
 		err = index_each_pin(dir->index, pin_load_one, &loading);
 	for (const struct store_pin *pin = store->pins; pin; pin = pin->next)

@@ -255,7 +255,7 @@ static int keep_file(void *arg, const struct index_file *file)
 
 	/* Whoever shifts by it, or makes a path of the strings, does not look again. */
 	fuzz_check(file->block_shift >= 16 && file->block_shift <= 26);
-	fuzz_check(file->size <= INT64_MAX && file->bytes <= file->size);
+	fuzz_check(file->size <= INT64_MAX && file->bytes <= file->size && file->opened_s >= 0);
 	fuzz_check(file->path == file->identity + strlen(file->identity) + 1);
 	fuzz_check(file->version == file->path + strlen(file->path) + 1);
 	if (found->count < FILES_MAX) {
@@ -314,6 +314,7 @@ static void check_blocks(struct index *index, const struct index_file *file)
 		fuzz_check(n <= 2);
 		for (int i = 0; i < n; i++) {
 			fuzz_check(list[i].id == file->id && list[i].block >= next);
+			fuzz_check(list[i].stored_s >= 0 && list[i].seen_s >= 0);
 			next = list[i].block + 1;
 		}
 	} while (n > 0 && next);
@@ -367,13 +368,16 @@ static int put_names(struct index_txn *txn, void *arg)
 static int keep_source(void *arg, const struct index_source *source)
 {
 	(void)arg;
+	fuzz_check(source->bytes <= INT64_MAX && source->mounted_s >= 0);
+	fuzz_check(source->name == source->identity + strlen(source->identity) + 1);
 	return strlen(source->name) > UINT16_MAX;
 }
 
 static int keep_pin(void *arg, const char *identity, const char *path)
 {
 	(void)arg;
-	return strlen(path) + strlen(identity) > 65536;
+	fuzz_check(path == identity + strlen(identity) + 1);
+	return strlen(path) > 65536;
 }
 
 static int delete_block(struct index_txn *txn, void *arg)
@@ -420,7 +424,8 @@ static void use_index(struct index *index)
 		index_update(index, rotate_block, &blocks[0]);
 	index_update(index, rotate_block, &(struct index_block){ .id = 1, .block = 2 });
 	index_update(index, touch_file, NULL);
-	index_update(index, put_names, NULL);
+	/* Whatever was there before. */
+	fuzz_check(!index_update(index, put_names, NULL));
 	check_put(index, &files[0], 1);
 	check_put(index, &files[1], 0);
 	for (size_t i = 0; i < count; i++)

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <lmdb.h>
 #include <glob.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -595,6 +596,51 @@ static void test_odd_record(void **state)
 	assert_int_equal(info_of(0).used, 4 * MIB + 5);
 }
 
+/* The record of the only file, with a block size that none has. */
+static void damage_file(void)
+{
+	char path[128], copy[512] = { 0 };
+	MDB_val key, record;
+	MDB_cursor *cursor;
+	MDB_env *env;
+	MDB_txn *txn;
+	MDB_dbi dbi;
+
+	snprintf(path, sizeof(path), "%s/index", rig.dir);
+	assert_int_equal(mdb_env_create(&env), 0);
+	assert_int_equal(mdb_env_set_maxdbs(env, 8), 0);
+	assert_int_equal(mdb_env_open(env, path, MDB_NOTLS, 0600), 0);
+	assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+	assert_int_equal(mdb_dbi_open(txn, "files", 0, &dbi), 0);
+	assert_int_equal(mdb_cursor_open(txn, dbi, &cursor), 0);
+	assert_int_equal(mdb_cursor_get(cursor, &key, &record, MDB_FIRST), 0);
+	assert_true(record.mv_size <= sizeof(copy));
+	memcpy(copy, record.mv_data, record.mv_size);
+	assert_int_equal(copy[64], 20);
+	copy[64] = (char)200;
+	record.mv_data = copy;
+	assert_int_equal(mdb_cursor_put(cursor, &key, &record, MDB_CURRENT), 0);
+	mdb_cursor_close(cursor);
+	assert_int_equal(mdb_txn_commit(txn), 0);
+	mdb_env_close(env);
+}
+
+/* What nobody can read is as good as none: the object has a data file again. */
+static void test_damaged_record(void **state)
+{
+	uint64_t a;
+
+	(void)state;
+	rig_start(&rig);
+	a = fetch("a");
+	rig_stop(&rig);
+	damage_file();
+	rig_start(&rig);
+	assert_true(fetch("a") == a);
+	assert_int_equal(cached("a"), 5);
+	rig_stop(&rig);
+}
+
 /* Pins are in the new directory, too, when the old one is gone. */
 static void test_pin_survives(void **state)
 {
@@ -652,15 +698,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_full),	 TEST(test_read_only),
-		TEST(test_io_error),	 TEST(test_removed),
-		TEST(test_beside),	 TEST(test_bad_start),
-		TEST(test_foreign),	 TEST(test_flipped),
-		TEST(test_holes),	 TEST(test_truncated),
-		TEST(test_missing),	 TEST(test_foreign_file),
-		TEST(test_symlink),	 TEST(test_opened_while_evicted),
-		TEST(test_slow),	 TEST(test_odd_record),
-		TEST(test_pin_survives),
+		TEST(test_full),	   TEST(test_read_only),
+		TEST(test_io_error),	   TEST(test_removed),
+		TEST(test_beside),	   TEST(test_bad_start),
+		TEST(test_foreign),	   TEST(test_flipped),
+		TEST(test_holes),	   TEST(test_truncated),
+		TEST(test_missing),	   TEST(test_foreign_file),
+		TEST(test_symlink),	   TEST(test_opened_while_evicted),
+		TEST(test_slow),	   TEST(test_odd_record),
+		TEST(test_damaged_record), TEST(test_pin_survives),
 	};
 
 	log_setup(getenv("VERBOSE") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR, false);

@@ -141,12 +141,15 @@ static int nothing(void *arg, const struct index_file *found)
 /* What users shift by, count with, or take for the end of a string. */
 static void files(void **state)
 {
-	/* size's highest byte, block_shift, a letter of each string, its NUL. */
+	/*
+	 * size's highest byte, block_shift, a letter of each string, its NUL, the length, the
+	 * highest byte of the time, the source's hash.
+	 */
 	static const struct {
 		int at;
 		unsigned char value;
-	} changes[] = { { 7, 0x80 }, { 64, 200 }, { 64, 2 },   { 80, 0 },
-			{ 90, 0 },   { 99, 0 },	  { 88, 'x' }, { -1, 20 } };
+	} changes[] = { { 7, 0x80 }, { 64, 200 }, { 64, 2 },  { 80, 0 },    { 90, 0 },
+			{ 99, 0 },   { 88, 'x' }, { -1, 20 }, { 31, 0x80 }, { 48, 0 } };
 	int count = 0;
 
 	(void)state;
@@ -194,6 +197,12 @@ static void blocks(void **state)
 	change("blocks", 1, -1, 4);
 	assert_int_equal(index_update(opened, rotate, &oldest[1]), -EUCLEAN);
 	assert_int_equal(index_oldest(opened, 0, oldest, 8), BLOCKS - 1);
+	/* Of a time that never was. */
+	change("blocks", 2, 15, 0x80);
+	assert_int_equal(index_block(opened, 1, 2, sums, 1), -EUCLEAN);
+	change("blocks", 3, 23, 0x80);
+	assert_int_equal(index_block(opened, 1, 3, sums, 1), -EUCLEAN);
+	assert_int_equal(index_oldest(opened, 0, oldest, 8), BLOCKS - 3);
 	/* Put anew it is whole, and counts once. */
 	assert_int_equal(index_update(opened, put_block, &block), 0);
 	assert_int_equal(index_block(opened, 1, 1, sums, 1), 0);
@@ -219,6 +228,130 @@ static void counts(void **state)
 	assert_int_equal(index_update(opened, put_block, &block), 0);
 }
 
+static int put_all(struct index_txn *txn, void *arg)
+{
+	int err = index_put_source(txn, "identity", "name", 5);
+
+	(void)arg;
+	return err ? err : index_put_pin(txn, "identity", "dir");
+}
+
+static int delete_pin(struct index_txn *txn, void *arg)
+{
+	(void)arg;
+	return index_delete_pin(txn, "identity", "dir");
+}
+
+static int found_source(void *arg, const struct index_source *source)
+{
+	assert_string_equal(source->identity, "identity");
+	assert_string_equal(source->name, "name");
+	*(uint64_t *)arg = source->bytes;
+	return 0;
+}
+
+static int found_pin(void *arg, const char *identity, const char *path)
+{
+	assert_string_equal(identity, "identity");
+	assert_string_equal(path, "dir");
+	++*(int *)arg;
+	return 0;
+}
+
+/* What is found is right, or nothing; a record that is put anew is whole. */
+static void sources(void **state)
+{
+	/* The highest bytes of count and time, a letter of each string, its NUL, the length. */
+	static const struct {
+		int at;
+		unsigned char value;
+	} changes[] = { { 7, 0x80 }, { 15, 0x80 }, { 24, 0 },  { 24, 'x' }, { 34, 0 },
+			{ 32, 'x' }, { 37, 'x' },  { -1, 37 }, { -1, 20 },  { -1, 0 } };
+	uint64_t bytes = 0;
+
+	(void)state;
+	assert_int_equal(index_update(opened, put_all, NULL), 0);
+	assert_int_equal(index_each_source(opened, found_source, &bytes), 0);
+	assert_int_equal(bytes, file.size);
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		change("sources", 0, changes[i].at, changes[i].value);
+		assert_int_equal(index_each_source(opened, found_source, &bytes), -EUCLEAN);
+		assert_int_equal(index_update(opened, put_all, NULL), 0);
+		assert_int_equal(index_each_source(opened, found_source, &bytes), 0);
+		assert_int_equal(bytes, 0);
+	}
+	/* Less than there is to go. */
+	for (uint64_t block = 0; block < BLOCKS; block++)
+		assert_int_equal(index_update(opened, delete_block, &block), 0);
+	assert_int_equal(index_each_source(opened, found_source, &bytes), 0);
+	assert_int_equal(bytes, 0);
+}
+
+static void pins(void **state)
+{
+	static const struct {
+		int at;
+		unsigned char value;
+	} changes[] = { { 0, 'x' },  { 8, 'x' }, { 9, 'x' }, { 11, 0 },
+			{ 12, 'x' }, { -1, 12 }, { -1, 9 },  { -1, 0 } };
+	int count = 0;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
+		assert_int_equal(index_update(opened, put_all, NULL), 0);
+		assert_int_equal(index_each_pin(opened, found_pin, &count), 0);
+		change("pins", 0, changes[i].at, changes[i].value);
+		assert_int_equal(index_each_pin(opened, found_pin, &count), -EUCLEAN);
+		assert_int_equal(count, i + 1);
+	}
+	assert_int_equal(index_update(opened, delete_pin, NULL), 0);
+	assert_int_equal(index_update(opened, delete_pin, NULL), -ENOENT);
+}
+
+static int found_bytes(void *arg, const struct index_file *found)
+{
+	*(struct index_file *)arg = *found;
+	return 0;
+}
+
+/* What is counted over all, and over a file, is no more than there can be. */
+static void totals(void **state)
+{
+	struct index_totals all;
+	struct index_file found;
+
+	(void)state;
+	change("files", 0, 15, 0x7f);
+	change("files", 0, 23, 0x7f);
+	assert_int_equal(index_file(opened, 1, found_bytes, &found), 0);
+	assert_int_equal(found.blocks, BLOCKS);
+	assert_int_equal(found.bytes, file.size);
+	change("meta", 1, 23, 1);
+	index_totals(opened, &all);
+	assert_int_equal(all.files, 1);
+	assert_int_equal(all.bytes, file.size);
+	assert_int_equal(all.young, file.size);
+	change("meta", 1, 16, 1);
+	change("meta", 1, 17, 0);
+	change("meta", 1, 18, 0);
+	change("meta", 1, 8, 1);
+	change("meta", 1, 9, 0);
+	change("meta", 1, 10, 0);
+	change("meta", 1, 0, 0);
+	for (uint64_t block = 0; block < BLOCKS; block++)
+		assert_int_equal(index_update(opened, delete_block, &block), 0);
+	index_totals(opened, &all);
+	assert_int_equal(all.files, 0);
+	assert_int_equal(all.bytes, 0);
+	assert_int_equal(all.young, 0);
+	for (int at = 7; at <= 15; at += 8) {
+		end(NULL);
+		begin(NULL);
+		change_closed("meta", 1, at, 0x80);
+		assert_int_equal(open_again(), -EUCLEAN);
+	}
+}
+
 /* From so many starts on ids would come again. */
 static void starts(void **state)
 {
@@ -235,6 +368,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(files, begin, end),
 		cmocka_unit_test_setup_teardown(blocks, begin, end),
 		cmocka_unit_test_setup_teardown(counts, begin, end),
+		cmocka_unit_test_setup_teardown(sources, begin, end),
+		cmocka_unit_test_setup_teardown(pins, begin, end),
+		cmocka_unit_test_setup_teardown(totals, begin, end),
 		cmocka_unit_test_setup_teardown(starts, begin, end),
 	};
 
