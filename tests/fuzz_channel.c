@@ -69,11 +69,12 @@ static const struct wfs_request *any_seen(void)
 static struct wfs_cmd likely_cmd(void)
 {
 	static const uint32_t ops[] = {
-		WFS_CMD_COMMIT, WFS_CMD_DELIVER, WFS_CMD_STORED, WFS_CMD_DROPPED,
-		WFS_CMD_EVICT,	WFS_CMD_EVICTED, WFS_CMD_OFFER,	 WFS_CMD_INVALIDATE,
+		WFS_CMD_COMMIT,	 WFS_CMD_DELIVER,    WFS_CMD_STORED,
+		WFS_CMD_DROPPED, WFS_CMD_EVICT,	     WFS_CMD_EVICTED,
+		WFS_CMD_OFFER,	 WFS_CMD_INVALIDATE, WFS_CMD_REOPEN,
 	};
 	const struct wfs_request *about = any_seen();
-	struct wfs_cmd cmd = chan_op(ops[fuzz_below(8)], chan.session);
+	struct wfs_cmd cmd = chan_op(ops[fuzz_below(9)], chan.session);
 	const struct node *node = files_node(about->node);
 	uint64_t blocks = node ? files_blocks(node) : 1;
 	uint64_t block = fuzz_below(blocks ? blocks : 1);
@@ -91,6 +92,12 @@ static struct wfs_cmd likely_cmd(void)
 		break;
 	case WFS_CMD_INVALIDATE:
 		cmd.node = about->mount;
+		break;
+	case WFS_CMD_EVICT:
+		cmd.flags = fuzz_one_in(2) ? WFS_EVICT_COLD : 0;
+		break;
+	case WFS_CMD_REOPEN:
+		cmd.node = about->node;
 		break;
 	case WFS_CMD_STORED:
 		if (node && node->fd >= 0 && !files_write(node, block))
@@ -119,7 +126,7 @@ static void random_cmd(void)
 	case 0:
 		fuzz_bytes(&cmd, sizeof(cmd));
 		if (fuzz_one_in(2)) {
-			cmd.op = (uint32_t)fuzz_below(12);
+			cmd.op = (uint32_t)fuzz_below(WFS_CMD_REOPEN + 2);
 			cmd.session = chan.session;
 			cmd.flags = 0;
 			cmd.pad = 0;
