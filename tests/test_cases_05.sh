@@ -11,7 +11,7 @@
 table=$tests/../Documentation/testing.rst
 # Lines of the table: ID, what it is, the files.
 rows() {
-	grep -E '^[CNOPV][0-9]+ +[^ ]' "$table"
+	grep -E '^[ACNOPV][0-9]+ +[^ ]' "$table"
 }
 missing=
 while read -r id rest; do
@@ -23,5 +23,5 @@ while read -r id rest; do
 done < <(rows)
 is "$missing" "" "each id stands in the files that the table names"
 is "$(rows | cut -d' ' -f1 | sort | uniq -d | tr '\n' ' ')" "" "no id stands there twice"
-wanted=$(printf '%s\n' C{1..8} N{1..7} O{1..12} P{1..6} V{1..5} | sort | tr '\n' ' ')
+wanted=$(printf '%s\n' A{1..3} C{1..8} N{1..7} O{1..12} P{1..6} V{1..5} | sort | tr '\n' ' ')
 is "$(rows | cut -d' ' -f1 | sort | tr '\n' ' ')" "$wanted" "the table is complete"

@@ -91,8 +91,8 @@ while read -r point; do
 		require mount_wfs "$nginx_url/" "$mnt" block=256K
 		: >"$nginx_log"
 		drop_caches
-		check "flush point $point: every byte is right" same_files "$root" "$mnt"
-		is "$(counter blocks_corrupt)" 0 "flush point $point: none failed its check"
+		check "C7: flush point $point: every byte is right" same_files "$root" "$mnt"
+		is "$(counter blocks_corrupt)" 0 "C7: flush point $point: none failed its check"
 		fetched=$(bytes_sent)
 		served=$((served + $(size_of "$root") - fetched))
 		require umount "$mnt"

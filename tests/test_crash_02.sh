@@ -57,7 +57,7 @@ for ((i = 0; i <= kills; i++)); do
 	steps=$((RANDOM % 60 + 1))
 	check "kill $i, after $steps steps" killed "$steps" || exit
 	read -r _ wrong corrupt from_cache <<<"$checked"
-	is "$wrong $corrupt" "0 0" "kill $i: the VM after $i kills finds no wrong byte and no bad block"
+	is "$wrong $corrupt" "0 0" "C7: the VM after $i kills finds no wrong byte and no bad block"
 	served=$((served + from_cache))
 done
 at_least "$served" $((kills * 1000000)) "bytes served from caches of killed VMs"
