@@ -74,14 +74,12 @@ check "once it is over, the file reads" soon 30 healed
 
 # A server that is away for a while: faults wait, nobody gets SIGBUS.
 make_data "$root/n" away 12582912
-require start_nginx "$root/n"
+require start_nginx "$root/n" "limit_rate 2m;"
 nginx_conf=$nginx_dir/nginx.conf
 stop_wfsd
 rm "$wfsd_conf"
 require start_wfsd
 require mount_wfs "$nginx_url/" "$mnt.n" block=1M,readahead=1M
-sed -i "s/root .*;/&\n limit_rate 2m;/" "$nginx_conf"
-nginx -c "$nginx_conf" -s reload
 reading_on reader st-lazy "$mnt.n/away" "$root/n/away"
 begun() {
 	[ "$(in_memory "$mnt.n/away")" -gt 0 ]

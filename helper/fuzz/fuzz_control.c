@@ -105,13 +105,28 @@ int core_sync_below(struct core *core, const struct core_below *what, uint64_t t
 }
 
 int store_evict(struct store *store, const char *identity, const char *path, uint64_t *ret_blocks,
-		uint64_t *ret_busy)
+		uint64_t *ret_busy, uint64_t *ret_pinned)
 {
 	(void)store;
 	fuzz_check(!strcmp(identity, "x"));
 	*ret_blocks = strlen(path);
 	*ret_busy = 0;
+	*ret_pinned = 1;
 	return 0;
+}
+
+int store_pin(struct store *store, const char *identity, const char *path)
+{
+	(void)store;
+	fuzz_check(!strcmp(identity, "x"));
+	return *path ? 0 : -ENOSPC;
+}
+
+int store_unpin(struct store *store, const char *identity, const char *path)
+{
+	(void)store;
+	fuzz_check(!strcmp(identity, "x"));
+	return *path ? 0 : -ENOENT;
 }
 
 int kernel_invalidate(struct kernel *kernel, uint64_t mount, const char *source, const char *path)

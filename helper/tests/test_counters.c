@@ -352,10 +352,11 @@ struct refuser {
 	int refused;
 };
 
-static int refuse(struct object_watch *watch, uint64_t block)
+static int refuse(struct object_watch *watch, uint64_t block, bool cold)
 {
 	struct refuser *refuser = container_of(watch, struct refuser, watch);
 
+	(void)cold;
 	if (!refuser->refused++)
 		rig_want(&rig, &refuser->want, refuser->object, block, 0, 16, FETCH_DEMAND);
 	return -EBUSY;
@@ -368,7 +369,7 @@ static void test_no_duplicates(void **state)
 	struct object *object = rig_open(&rig, faulty.url, "f", 20);
 	struct origin *origin = the_origin();
 	uint64_t fetches, duplicates = counter_get(duplicate_fetches);
-	uint64_t near = counter_get(served_nvme_requests), gone, busy;
+	uint64_t near = counter_get(served_nvme_requests), gone, busy, pinned;
 
 	(void)state;
 	assert_true(rig_read(&rig, object) == XXH64(bytes, SIZE, 0));
@@ -378,7 +379,7 @@ static void test_no_duplicates(void **state)
 	assert_int_equal(object_watch(object, &refuser.watch), 0);
 	fetches = counter_get(origin_fetches);
 	assert_int_equal(store_evict(core_store(rig.core), origin_identity(origin), "", &gone,
-				     &busy),
+				     &busy, &pinned),
 			 0);
 	assert_int_equal(gone, 0);
 	assert_int_equal(busy, 3);
