@@ -85,7 +85,7 @@ for how in "" -i; do
 	wrong fill $EINVAL "fd"
 	wrong fill $EINVAL "positive"
 	# No wrongs at all, or such as the kernel puts up with: it says what was waited for.
-	wrong fill 65536 "repeat"
+	wrong fill 0 "repeat"
 	wrong fill 65536 "half"
 	wrong fill 65536 "backwards"
 
