@@ -20,6 +20,7 @@
 #	# memory: MIB		of the group's VM (the largest of the group counts)
 #	# cache: MIB		size of its cache disk
 #	# systemd: yes		systemd is process 1 in the group's VM
+#	# full: yes		only in a run of everything (tests/run -a), or when it is named
 #	# alone: yes		no other VM beside it: for what is measured in time
 #
 # Secrets that a file makes up have "wfssecret" in them, see secrets.sh.

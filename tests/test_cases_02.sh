@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: cases
-# kernels: 6.1 6.12
+# kernels: 6.12
 # timeout: 400
 #
 # Objects that change, by HTTP and by S3: one version or an error; what proves no version

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: cases
+# full: yes
 # kernels: 6.12
 # timeout: 400
 #

@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: credentials
+# full: yes
 # kernels: 6.12
 # timeout: 240
 #
@@ -81,11 +82,11 @@ is "$(count POST /sts)" 1 "STS was asked once"
 is "$(origin /b/ credentials)" web-identity "wfs stat names the source"
 at_least "$(origin /b/ credentials_expire)" $(($(date +%s) + 3000)) "and the end of the session"
 require tell issuer '{"revoke": true}'
-check "the session has ended: the open file reads on" right "$fd" 14
+check "A1: the session has ended: the open file reads on" right "$fd" 14
 is "$(count POST /sts)" 2 "STS was asked once more"
 require tell fault '{"path": "/sts", "kind": "status", "code": 503, "times": 2}'
 require tell issuer '{"revoke": true}'
-check "and while STS is unwell" right "$fd" 19
+check "A1: and while STS is unwell" soon 20 right "$fd" 19
 exec {fd}<&-
 reading "the file by mmap" st-lazy "$mnt/model.bin" "$root/model.bin"
 require stored "$mnt/model.bin"
@@ -111,7 +112,7 @@ is "$(origin /p/ credentials)" profile "wfs stat names it"
 write_profile right-wfssecret new-wfssecret
 require tell s3 '{"bucket": "p", "key": "AK", "secret": "right-wfssecret",
 	"token": "new-wfssecret", "expired": ["old-wfssecret"]}'
-check "its token has expired, a fresh one is on disk" right "$fd" 14
+check "A1: its token has expired, a fresh one is on disk" right "$fd" 14
 require forget
 require tell s3 '{"bucket": "p", "key": "AK", "secret": "right-wfssecret",
 	"token": "newest-wfssecret", "expired": ["new-wfssecret"]}'
@@ -132,7 +133,7 @@ require tell fault "[{\"path\": \"/d/model.bin\", \"kind\": \"redirect\",
 require mount_wfs "$url/d" "$mnt" block=1M
 exec {fd}<"$mnt/model.bin"
 check "by a signed URL" right "$fd" 0
-check "it has expired: asked for again, the read goes on" right "$fd" 14
+check "A2: it has expired: asked for again, the read goes on" right "$fd" 14
 is "$(count GET /d/model.bin)" "$(count GET /signed/blob)" "each signature is used once"
 exec {fd}<&-
 reading "the whole file" eager "$mnt/model.bin" "$root/model.bin"
@@ -141,7 +142,7 @@ require umount "$mnt"
 # ---- A3: wrong secrets
 
 require forget
-check_fails "a wrong secret" "secret key is wrong" mount_wfs s3://w/secret "$mnt"
+check_fails "A3: a wrong secret" "secret key is wrong" mount_wfs s3://w/secret "$mnt"
 is "$(count GET /w/)" 1 "is said after one attempt"
 check_fails "an unknown key" "does not know the access key" mount_wfs s3://w/key "$mnt"
 is "$(count GET /w/)" 2 "after one attempt"

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# full: yes
 # group: fuzz
 # kernels: debug
 # timeout: 240

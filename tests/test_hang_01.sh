@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: hang
-# kernels: 6.1
+# full: yes
+# kernels: 6.1 6.12
 # timeout: 400
 #
 # Nobody hangs: a daemon that is killed, stopped or stuck while a request is on its way. Who

@@ -1,5 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
+# full: yes
 #
 # The unit under load: a restart loses no request; when the workers are stuck or the whole
 # daemon is stopped, the watchdog starts it again, and who waited is served.
