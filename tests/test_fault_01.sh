@@ -74,7 +74,7 @@ check "once it is over, the file reads" soon 30 healed
 
 # A server that is away for a while: faults wait, nobody gets SIGBUS.
 make_data "$root/n" away 12582912
-require start_nginx "$root/n" "limit_rate 2m;"
+require start_nginx "$root/n" "limit_rate 300k;"
 nginx_conf=$nginx_dir/nginx.conf
 stop_wfsd
 rm "$wfsd_conf"
@@ -87,6 +87,7 @@ begun() {
 check "a load begins" soon 30 begun
 nginx -c "$nginx_conf" -s stop
 check "O12: the origin is gone: the load waits" soon 20 waits "$reader"
+sed -i 's/limit_rate 300k;//' "$nginx_conf"
 check "the origin is back" nginx -c "$nginx_conf"
 check "O12: the load completes, every byte right" wait_for "$reader" 80
 check "nothing is stuck" nothing_stuck
