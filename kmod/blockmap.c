@@ -15,7 +15,9 @@
 #include <linux/slab.h>
 #include <linux/spinlock.h>
 
-#include "internal.h"
+#include "../uapi/wfs.h"
+#include "blockmap.h"
+#include "debugfs.h"
 
 #define ST_STATE 0x07
 #define ST_SUMS	 0x08 /* the window's sums hold this block's */

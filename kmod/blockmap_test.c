@@ -8,7 +8,8 @@
 #include <kunit/test.h>
 #include <linux/slab.h>
 
-#include "internal.h"
+#include "../uapi/wfs.h"
+#include "blockmap.h"
 
 #define MIB 1048576ULL
 

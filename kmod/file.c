@@ -57,7 +57,7 @@ static ssize_t wfs_read_iter(struct kiocb *iocb, struct iov_iter *to)
 
 	/* Checked and coherent: through the page cache. */
 	iocb->ki_flags &= ~IOCB_DIRECT;
-	WRITE_ONCE(iocb->ki_filp->f_ra.ra_pages, wfs_window(inode));
+	WRITE_ONCE(iocb->ki_filp->f_ra.ra_pages, wfs_stream_window(inode));
 	ret = filemap_read(iocb, to, 0);
 	count_read(inode, pos, ret);
 	return real_error(inode, pos, len, ret);
@@ -70,7 +70,7 @@ static ssize_t wfs_splice_read(struct file *file, loff_t *ppos, struct pipe_inod
 	loff_t pos = *ppos;
 	ssize_t ret;
 
-	WRITE_ONCE(file->f_ra.ra_pages, wfs_window(inode));
+	WRITE_ONCE(file->f_ra.ra_pages, wfs_stream_window(inode));
 	ret = filemap_splice_read(file, ppos, pipe, len, flags);
 	count_read(inode, pos, ret);
 	return real_error(inode, pos, len, ret);

@@ -44,7 +44,7 @@ static bool locked_enough(const struct wfs_node *node, s64 limit)
 }
 
 /**
- * wfs_window() - how far one stream may read ahead now
+ * wfs_stream_window() - how far one stream may read ahead now
  * @inode: a file
  *
  * The page cache allocates and locks a whole window before it asks for it, so what the
@@ -52,7 +52,7 @@ static bool locked_enough(const struct wfs_node *node, s64 limit)
  * eighth of what may be locked, and one unit where enough is locked already.
  * Context: the reader's. Return: pages, at least those of a unit.
  */
-unsigned int wfs_window(struct inode *inode)
+unsigned int wfs_stream_window(struct inode *inode)
 {
 	s64 limit = locked_limit();
 	u64 window = 0;
