@@ -62,5 +62,27 @@ for pattern in eager st-lazy fast-st; do
 		exec '$bin/reader' $([ "$pattern" = eager ] && echo runai || echo "$pattern") '$mnt/three' '$root/three'"
 done
 is "$(awk '$1 == "oom_kill" { print $2 }' "$small/memory.events")" 0 "nobody was killed for memory"
+
+# A stream's read-ahead is bounded by what the reader's cgroup can bear.
+port=8098
+require start_server "$port" python3 "$tests/faulty_origin.py" --port "$port"
+curl -sf -o "$tmp/reply" -X PUT "http://127.0.0.1:$port/_/file/stream?size=16777216"
+curl -sf -o "$tmp/reply" -d '{"path": "/stream", "method": "GET", "kind": "stall", "after": 0}' \
+	"http://127.0.0.1:$port/_/fault"
+require umount "$mnt"
+require mount_wfs "http://127.0.0.1:$port/" "$mnt" block=64K
+asked() {
+	curl -sf "http://127.0.0.1:$port/_/log" | python3 -c 'import json, sys
+ranges = [entry["range"] for entry in json.load(sys.stdin) if entry["range"]]
+ends = [map(int, text.split("=")[1].split("-")) for text in ranges]
+print(sum(last - first + 1 for first, last in ends))'
+}
+background reader sh -c "echo \$\$ >$small/cgroup.procs && exec head -c 8388608 '$mnt/stream'" >"$tmp/stream"
+check "a reader in a small cgroup waits for its origin" soon 20 waits "$reader"
+check "  which is asked" soon 20 eval '[ "$(asked)" -gt 0 ]'
+at_most "$(asked)" 2097152 "  for no more than a part of that memory: bytes"
+kill "$reader"
+wait "$reader" 2>/dev/null || true
+curl -sf -o "$tmp/reply" -X DELETE "http://127.0.0.1:$port/_/fault"
 wait_until 10 rmdir "$small" 2>/dev/null
 check "nothing is stuck" nothing_stuck

@@ -77,7 +77,7 @@ names=$!
 reading_on eager eager "$mnt/slow" "$root/slow"
 reading_on lazy st-lazy "$mnt/mapped" "$root/mapped"
 check "data comes, read" soon 30 started "$mnt/slow"
-check "data comes, mapped" soon 30 started "$mnt/mapped"
+check "a mapping waits for its data" soon 30 waits "$lazy"
 require hurry
 first=$wfsd_pid
 take_over --takeover
