@@ -9,14 +9,7 @@ mnt=/mnt/wfs
 
 # make_data DIR NAME BYTES...: files that are old enough for their version to be sure.
 make_data() {
-	local dir=$1
-
-	shift
-	while [ $# -gt 1 ]; do
-		make_file "$dir/$1" "$2" "$dir/$1" || return
-		settle "$dir/$1"
-		shift 2
-	done
+	"$bin/make_data" "$@"
 }
 
 # settle PATH...: as if last written long ago.

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: cache
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 # timeout: 240
 #
 # The daemon is killed in mid-read: the read waits and completes. What is known and

@@ -14,7 +14,7 @@
 
 # There is no udev to make the nodes of devices.
 export DM_DISABLE_UDEV=1
-points=$(long 8 60)
+points=$(long 4 60)
 seed=${WFS_CRASH_SEED:-$RANDOM}
 disks=/var/tmp/wfs-crash
 disk=/mnt/disk

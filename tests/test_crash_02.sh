@@ -8,7 +8,7 @@
 # VMs killed while their cache fills and evicts: the next one serves no wrong byte from it.
 . "$(dirname "$0")/lib.sh"
 
-kills=$(long 3 50)
+kills=$(long 2 50)
 top=$(cd "$tests/.." && pwd)
 data=$tmp/data
 vm=
