@@ -7,9 +7,6 @@
 #include "kernel_impl.h"
 #include "names.h"
 
-/* Listings are killable and may take longer than a name. */
-#define LISTING_BUDGET_MS 60000
-
 /* A request about a name that the origin is asked for. */
 struct asking {
 	struct kernel *kernel;
@@ -153,7 +150,6 @@ void requests_readdir(struct kernel *kernel, struct wfs_request *request)
 	struct listing_reply *reply;
 	struct asking *asking;
 	const char *strings[2];
-	uint64_t budget;
 	int r;
 
 	asking = asking_create(kernel, request, strings, 2);
@@ -173,8 +169,6 @@ void requests_readdir(struct kernel *kernel, struct wfs_request *request)
 	reply->part.emit = listing_emit;
 	reply->part.done = listing_done;
 	mount_terms(asking->mount, request->mount_ttl, &reply->part.terms);
-	budget = asking->mount->timeout_ms ? asking->mount->timeout_ms / 5 * 4 : LISTING_BUDGET_MS;
-	reply->part.terms.budget_ms = budget < LISTING_BUDGET_MS ? budget : LISTING_BUDGET_MS;
 	r = names_readdir(asking->mount->names, &reply->part);
 	if (r) {
 		asking_end(asking, r, NULL, 0);

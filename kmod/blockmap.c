@@ -3,8 +3,7 @@
  * blockmap: states, pins and checksums of the blocks of one file.
  *
  * Knows no inode, folio or request, so that it can be tested alone. States change
- * under the owner's lock; pins are taken and dropped without it, the latter in
- * interrupt context. Pins and state share one word, so that a block cannot become
+ * under the owner's lock; pins are dropped without it. Pins and state share one word, so that a block cannot become
  * evicting while it is pinned, nor be pinned while it is evicting.
  */
 #include <linux/atomic.h>
@@ -161,6 +160,9 @@ static void set_state(struct wfs_window *win, u32 index, int state)
 
 	do {
 		keep = ~(ST_STATE | ST_SUMS | ST_REF);
+		/* That a copy was bad says nothing of the next one, or of another file's. */
+		if (state == WFS_BLOCK_CACHED || state == WFS_BLOCK_UNKNOWN)
+			keep &= ~ST_BAD;
 		if (state == WFS_BLOCK_CACHED && (old & ST_STATE) == WFS_BLOCK_CACHED)
 			keep |= ST_REF;
 	} while (!atomic_try_cmpxchg(&win->st[index], &old, (old & keep) | state));

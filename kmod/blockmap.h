@@ -25,8 +25,8 @@ enum wfs_block_state {
  * @lock: the lock of the map's owner, for the shrinker
  * @sums: one per unit, or NULL
  * @asked: a block map request is under way
- * @stale: a block was evicted since, so that its answer may be older than that
- * @st: per block: state, WFS_BLOCK_SUMS, WFS_BLOCK_BAD, pins from WFS_BLOCK_PIN up
+ * @stale: a block was evicted, or the cache file became another, since; the answer may be older
+ * @st: per block: state, ST_SUMS, ST_BAD, ST_REF, pins from ST_PIN up
  */
 struct wfs_window {
 	struct list_head lru;

@@ -116,6 +116,14 @@ static void test_bad(struct kunit *test)
 	wfs_block_set(win, 1, WFS_BLOCK_FILLING);
 	KUNIT_EXPECT_TRUE(test, wfs_block_test_clear_bad(win, 1));
 	KUNIT_EXPECT_FALSE(test, wfs_block_test_clear_bad(win, 1));
+	/* It is about one copy: neither about the next one ... */
+	wfs_block_set_bad(win, 1);
+	wfs_block_set(win, 1, WFS_BLOCK_CACHED);
+	KUNIT_EXPECT_FALSE(test, wfs_block_is_bad(win, 1));
+	/* ... nor about what another cache file holds. */
+	wfs_block_set_bad(win, 1);
+	wfs_window_forget(win, true);
+	KUNIT_EXPECT_FALSE(test, wfs_block_is_bad(win, 1));
 	wfs_window_free(win);
 }
 

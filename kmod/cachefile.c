@@ -162,30 +162,26 @@ static bool check_unit(const struct wfs_cread *cr, const void *bytes, u64 block,
 	return xxh64(bytes, min_t(u64, block_bytes - off, WFS_UNIT_SIZE), 0) == cr->sums[i];
 }
 
-/* Ends the parts that are right; false if any is not. */
+/*
+ * Ends all parts if each is right, and none else: the next read of the segment goes into
+ * the same folio, over what was right in this one. No part was ended before, and none is
+ * meanwhile: the segment is in no other list.
+ */
 static bool take_direct(struct wfs_cread *cr)
 {
 	struct wfs_seg *seg = list_first_entry(&cr->segs, struct wfs_seg, link);
-	bool verify = cr->node->wsb->opts.verify;
-	bool good = true;
+	size_t folio_off, unit_off;
 	u32 i;
 
-	for (i = 0; i < cr->units; i++) {
-		size_t folio_off, unit_off;
-
-		/* Ended by an earlier read, and perhaps the folio with it. */
-		if (wfs_seg_claimed(seg, cr->unit + i))
-			continue;
+	for (i = 0; cr->node->wsb->opts.verify && i < cr->units; i++) {
 		wfs_seg_span(seg, cr->unit + i, &folio_off, &unit_off);
-		if (verify &&
-		    !check_unit(cr, folio_address(seg->io->folio) + folio_off, seg->block, i)) {
-			good = false;
-			continue;
-		}
+		if (!check_unit(cr, folio_address(seg->io->folio) + folio_off, seg->block, i))
+			return false;
+	}
+	for (i = 0; i < cr->units; i++)
 		if (wfs_seg_claim(seg, cr->unit + i))
 			wfs_seg_end_unit(seg, 0);
-	}
-	return good;
+	return true;
 }
 
 static bool take_bounce(struct wfs_cread *cr)
@@ -212,7 +208,8 @@ static void mark_bad(struct wfs_cread *cr, u64 block)
 	struct wfs_node *node = cr->node;
 
 	spin_lock(&node->lock);
-	if (wfs_block_state(cr->win, cr->index) == WFS_BLOCK_CACHED)
+	/* What an old cache file held says nothing of its successor. */
+	if (cr->cf == node->cf && wfs_block_state(cr->win, cr->index) == WFS_BLOCK_CACHED)
 		wfs_block_set_bad(cr->win, cr->index);
 	spin_unlock(&node->lock);
 	wfs_count(node->wsb, WFS_STAT_CORRUPT, 1);

@@ -49,12 +49,18 @@ static inline void folio_end_read(struct folio *folio, bool success)
  */
 #ifdef WFS_HAVE_ORDER_RANGE
 #define WFS_MIN_FOLIO_ORDER 4
+#define wfs_mapping_max_order(mapping) mapping_max_folio_order(mapping)
 static inline void wfs_mapping_set_orders(struct address_space *mapping, unsigned int max)
 {
 	mapping_set_folio_order_range(mapping, WFS_MIN_FOLIO_ORDER, max);
 }
 #else
 #define WFS_MIN_FOLIO_ORDER 0
+static inline unsigned int wfs_mapping_max_order(struct address_space *mapping)
+{
+	return mapping_large_folio_support(mapping) ? HPAGE_PMD_ORDER : 0;
+}
+
 static inline void wfs_mapping_set_orders(struct address_space *mapping, unsigned int max)
 {
 	if (max > 4)
@@ -62,8 +68,11 @@ static inline void wfs_mapping_set_orders(struct address_space *mapping, unsigne
 }
 #endif
 
-#ifndef WFS_HAVE_FILEMAP_SPLICE_READ
+#ifdef WFS_HAVE_FILEMAP_SPLICE_READ
+#define WFS_SPLICE_CALLS_READ_ITER false
+#else
 #define filemap_splice_read generic_file_splice_read
+#define WFS_SPLICE_CALLS_READ_ITER true
 #endif
 
 #ifdef WFS_HAVE_MNT_IDMAP

@@ -152,7 +152,8 @@ static const struct genl_small_ops ops[] = {
 };
 
 static const struct genl_multicast_group groups[] = {
-	{ .name = WFS_GENL_GROUP },
+	/* Events name files that not everybody may list. */
+	{ .name = WFS_GENL_GROUP, .flags = GENL_MCAST_CAP_NET_ADMIN },
 };
 
 static struct genl_family wfs_family __ro_after_init = {

@@ -291,6 +291,11 @@ static int wfs_dev_uring_cmd(struct io_uring_cmd *ioucmd, unsigned int issue_fla
 	err = run_cmd(dev->ses, &cmd);
 	if (cmd.op == WFS_CMD_COMMIT_FETCH && err != -EINVAL)
 		return fetch(dev, ioucmd, &cmd, issue_flags);
+	if (err == -EAGAIN) {
+		/* Returned, it would make io_uring run the command again; it is the answer. */
+		io_uring_cmd_done(ioucmd, err, 0, issue_flags);
+		return -EIOCBQUEUED;
+	}
 	return err;
 }
 

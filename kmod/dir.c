@@ -24,11 +24,16 @@ struct chunk {
 	u32 len; /* of the page */
 };
 
-/* Immutable once made; shared by the directory and its open files. */
+/*
+ * Belongs to one open file while it grows, under that file's position lock. Once it is
+ * whole it is immutable, and shared by the directory and its open files.
+ */
 struct wfs_listing {
 	refcount_t refs;
 	struct list_head chunks;
 	u64 count;
+	u64 bytes;
+	bool whole;
 	unsigned long expires;
 	int gen;
 };
@@ -68,8 +73,8 @@ static bool is_unreachable(int err)
 
 static void set_good(struct dentry *dentry, u64 ttl_ms, int gen)
 {
-	dentry->d_time = wfs_expiry(ttl_ms);
-	dentry->d_fsdata = (void *)(long)gen;
+	WRITE_ONCE(dentry->d_time, wfs_expiry(ttl_ms));
+	WRITE_ONCE(dentry->d_fsdata, (void *)(long)gen);
 }
 
 static bool negative_fresh(const struct dentry *dentry)
@@ -78,6 +83,21 @@ static bool negative_fresh(const struct dentry *dentry)
 
 	return (long)READ_ONCE(dentry->d_fsdata) == atomic_read(&wsb->names_gen) &&
 	       time_before(jiffies, READ_ONCE(dentry->d_time));
+}
+
+static void note_stale_absence(struct dentry *dentry)
+{
+	struct dentry *parent = dget_parent(dentry);
+	struct name_snapshot name;
+	char *path;
+
+	take_dentry_name_snapshot(&name, dentry);
+	path = join_path(WFS_I(d_inode(parent))->path, name.name.name, name.name.len);
+	note_stale(WFS_SB(dentry->d_sb), IS_ERR(path) ? NULL : path);
+	if (!IS_ERR(path))
+		kfree(path);
+	release_dentry_name_snapshot(&name);
+	dput(parent);
 }
 
 static struct dentry *wfs_lookup(struct inode *dir, struct dentry *dentry, unsigned int flags)
@@ -175,11 +195,11 @@ static int wfs_d_revalidate(struct dentry *dentry, unsigned int flags)
 	if (inode)
 		return READ_ONCE(WFS_I(inode)->superseded) ? 0 : revalidate_positive(inode);
 	/* Looked up again by the VFS, unless there is nobody to ask. */
-	if (wsb->opts.stale && !wfs_session_live()) {
-		note_stale(wsb, dentry->d_name.name);
-		return 1;
-	}
-	return 0;
+	if (!wsb->opts.stale || wfs_session_live())
+		return 0;
+	note_stale_absence(dentry);
+	set_good(dentry, STALE_RETRY_MS, atomic_read(&wsb->names_gen));
+	return 1;
 }
 
 const struct dentry_operations wfs_dentry_ops = {
@@ -240,59 +260,69 @@ static const struct wfs_dirent *next_entry(const struct wfs_dirent *ent)
 	return (const void *)ent + ent->reclen;
 }
 
-/* Asks for the whole directory, a page at a time; each page has its own deadline. */
-static struct wfs_listing *load_listing(struct inode *dir)
+static struct wfs_listing *new_listing(struct inode *dir)
 {
-	struct wfs_sb *wsb = WFS_SB(dir->i_sb);
-	struct wfs_listing *listing;
-	char after[WFS_NAME_MAX + 1] = "";
-	u64 bytes = 0;
-	bool eof = false;
-	int err;
+	struct wfs_listing *listing = kzalloc(sizeof(*listing), GFP_KERNEL_ACCOUNT);
 
-	listing = kzalloc(sizeof(*listing), GFP_KERNEL);
 	if (!listing)
 		return ERR_PTR(-ENOMEM);
 	refcount_set(&listing->refs, 1);
 	INIT_LIST_HEAD(&listing->chunks);
-	listing->gen = atomic_read(&wsb->names_gen);
-
-	while (!eof) {
-		struct chunk *chunk = kzalloc(sizeof(*chunk), GFP_KERNEL);
-		const struct wfs_dirent *ent;
-		u32 i;
-
-		err = -ENOMEM;
-		if (!chunk)
-			goto fail;
-		err = wfs_ask_readdir(wsb, WFS_I(dir)->path, after, &chunk->page, &chunk->len);
-		if (err) {
-			kfree(chunk);
-			goto fail;
-		}
-		wfs_held(WFS_HELD_LISTINGS, sizeof(*chunk) + chunk->len);
-		chunk->first = listing->count;
-		list_add_tail(&chunk->link, &listing->chunks);
-		listing->count += chunk->page->count;
-		eof = chunk->page->flags & WFS_READDIR_EOF;
-		ent = first_entry(chunk);
-		for (i = 0; i < chunk->page->count; i++) {
-			if (i == chunk->page->count - 1) {
-				memcpy(after, ent->name, ent->namelen);
-				after[ent->namelen] = 0;
-			}
-			ent = next_entry(ent);
-		}
-		bytes += chunk->len;
-		err = -EFBIG;
-		if (bytes > LISTING_MAX)
-			goto fail;
-	}
-	listing->expires = wfs_expiry(wsb->opts.ttl_ms);
+	listing->gen = atomic_read(&WFS_SB(dir->i_sb)->names_gen);
 	return listing;
-fail:
-	wfs_listing_put(listing);
-	return ERR_PTR(err);
+}
+
+/* The name of the last entry so far, or "", where the next page goes on. */
+static void last_name(const struct wfs_listing *listing, char *name)
+{
+	const struct wfs_dirent *ent;
+	const struct chunk *chunk;
+	u32 i;
+
+	name[0] = 0;
+	if (list_empty(&listing->chunks))
+		return;
+	chunk = list_last_entry(&listing->chunks, struct chunk, link);
+	ent = first_entry(chunk);
+	for (i = 1; i < chunk->page->count; i++)
+		ent = next_entry(ent);
+	memcpy(name, ent->name, ent->namelen);
+	name[ent->namelen] = 0;
+}
+
+/*
+ * Asks for the next page, which has an entry or is the last. The directory is locked
+ * meanwhile, and who wants it exclusively cannot be killed: so it is one at a time, below
+ * name_timeout=, and never all of a long listing.
+ */
+static int grow_listing(struct inode *dir, struct wfs_listing *listing)
+{
+	char after[WFS_NAME_MAX + 1];
+	struct chunk *chunk;
+	int err;
+
+	if (listing->bytes > LISTING_MAX)
+		return -EFBIG;
+	chunk = kzalloc(sizeof(*chunk), GFP_KERNEL_ACCOUNT);
+	if (!chunk)
+		return -ENOMEM;
+	last_name(listing, after);
+	err = wfs_ask_readdir(WFS_SB(dir->i_sb), WFS_I(dir)->path, after, &chunk->page,
+			      &chunk->len);
+	if (err) {
+		kfree(chunk);
+		return err;
+	}
+	wfs_held(WFS_HELD_LISTINGS, sizeof(*chunk) + chunk->len);
+	chunk->first = listing->count;
+	list_add_tail(&chunk->link, &listing->chunks);
+	listing->count += chunk->page->count;
+	listing->bytes += sizeof(*chunk) + chunk->len;
+	if (chunk->page->flags & WFS_READDIR_EOF) {
+		listing->whole = true;
+		listing->expires = wfs_expiry(WFS_SB(dir->i_sb)->opts.ttl_ms);
+	}
+	return 0;
 }
 
 static struct wfs_listing *cached_listing(struct inode *dir)
@@ -322,11 +352,21 @@ static void keep_listing(struct inode *dir, struct wfs_listing *listing)
 		wfs_listing_put(old);
 }
 
-/* A listing with a reference: the kept one while it is good, else a new one. */
+static int grow_and_keep(struct inode *dir, struct wfs_listing *listing)
+{
+	int err = grow_listing(dir, listing);
+
+	if (!err && listing->whole)
+		keep_listing(dir, listing);
+	return err;
+}
+
+/* A listing with a reference: the kept one while it is good, else the beginning of a new one. */
 static struct wfs_listing *get_listing(struct inode *dir)
 {
 	struct wfs_sb *wsb = WFS_SB(dir->i_sb);
 	struct wfs_listing *old = cached_listing(dir), *listing;
+	int err;
 
 	if (old && old->gen == atomic_read(&wsb->names_gen) && time_before(jiffies, old->expires))
 		return old;
@@ -334,16 +374,20 @@ static struct wfs_listing *get_listing(struct inode *dir)
 		note_stale(wsb, WFS_I(dir)->path);
 		return old;
 	}
-	listing = load_listing(dir);
-	if (IS_ERR(listing) && old && wsb->opts.stale && is_unreachable(PTR_ERR(listing))) {
+	listing = new_listing(dir);
+	err = PTR_ERR_OR_ZERO(listing);
+	if (!err) {
+		err = grow_and_keep(dir, listing);
+		if (err)
+			wfs_listing_put(listing);
+	}
+	if (err && old && wsb->opts.stale && is_unreachable(err)) {
 		note_stale(wsb, WFS_I(dir)->path);
 		return old;
 	}
 	if (old)
 		wfs_listing_put(old);
-	if (!IS_ERR(listing))
-		keep_listing(dir, listing);
-	return listing;
+	return err ? ERR_PTR(err) : listing;
 }
 
 static u64 entry_ino(const char *dir, const struct wfs_dirent *ent)
@@ -387,6 +431,7 @@ static int wfs_iterate(struct file *file, struct dir_context *ctx)
 {
 	struct inode *dir = file_inode(file);
 	struct wfs_listing *listing = file->private_data;
+	loff_t begin;
 
 	if (!listing || !ctx->pos) {
 		struct wfs_listing *fresh = get_listing(dir);
@@ -399,9 +444,20 @@ static int wfs_iterate(struct file *file, struct dir_context *ctx)
 			wfs_listing_put(listing);
 		listing = fresh;
 	}
-	if (dir_emit_dots(file, ctx))
+	if (!dir_emit_dots(file, ctx))
+		return 0;
+	/* To user space with what there is, before more is asked for. */
+	begin = ctx->pos;
+	for (;;) {
+		int err;
+
 		emit_listing(dir, listing, ctx);
-	return 0;
+		if (ctx->pos != begin || listing->whole || ctx->pos - 2 < listing->count)
+			return 0;
+		err = grow_and_keep(dir, listing);
+		if (err)
+			return err;
+	}
 }
 
 static int wfs_dir_release(struct inode *inode, struct file *file)

@@ -72,7 +72,8 @@ static ssize_t wfs_splice_read(struct file *file, loff_t *ppos, struct pipe_inod
 
 	WRITE_ONCE(file->f_ra.ra_pages, wfs_stream_window(inode));
 	ret = filemap_splice_read(file, ppos, pipe, len, flags);
-	count_read(inode, pos, ret);
+	if (!WFS_SPLICE_CALLS_READ_ITER)
+		count_read(inode, pos, ret);
 	return real_error(inode, pos, len, ret);
 }
 

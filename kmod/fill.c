@@ -157,6 +157,7 @@ static int fill_reply(struct wfs_req *req, const struct wfs_reply *reply)
 
 static void fill_end(struct wfs_req *req, int status)
 {
+	enum wfs_block_state after = WFS_BLOCK_ABSENT;
 	struct wfs_nreq *nreq = to_nreq(req);
 	struct wfs_node *node = req->node;
 	struct wfs_window *win;
@@ -169,10 +170,12 @@ static void fill_end(struct wfs_req *req, int status)
 	spin_lock(&node->lock);
 	list_del_init(&nreq->link);
 	win = window_of(node, req->block);
+	/* What a session held that ends right now, it may have stored; nobody holds it. */
+	if (!status)
+		after = wfs_session_is(req->session) ? WFS_BLOCK_HELD : WFS_BLOCK_UNKNOWN;
 	if (win && req->flags & WFS_REQ_F_WHOLE &&
 	    wfs_block_state(win, index_of(node, req->block)) == WFS_BLOCK_FILLING)
-		wfs_block_set(win, index_of(node, req->block),
-			      status ? WFS_BLOCK_ABSENT : WFS_BLOCK_HELD);
+		wfs_block_set(win, index_of(node, req->block), after);
 	spin_unlock(&node->lock);
 }
 
@@ -396,12 +399,13 @@ int wfs_evicted(struct wfs_session *ses, const struct wfs_cmd *cmd)
 int wfs_reopen(struct wfs_session *ses, const struct wfs_cmd *cmd)
 {
 	struct wfs_node *node = wfs_node_find(cmd->node);
+	int err;
 
 	if (!node)
 		return -ENOENT;
-	wfs_node_reopen(node);
+	err = wfs_node_reopen(node, GFP_NOFS);
 	wfs_node_put(node);
-	return 0;
+	return err;
 }
 
 /**

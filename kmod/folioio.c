@@ -20,13 +20,15 @@ static LLIST_HEAD(dead_ios);
 static void reap_ios(struct work_struct *work);
 static DECLARE_WORK(reap_work, reap_ios);
 
-/* More outstanding prefetch requests of a mount than this are left out. */
+/* Blocks of a mount to be prefetched: what is asked for beyond these is left out. */
 #define PREFETCH_MAX 4096
 
 static void free_io(struct wfs_io *io)
 {
 	struct wfs_sb *wsb = io->node->wsb;
 
+	if (io->kind == WFS_IO_PREFETCH)
+		atomic_dec(&wsb->prefetches);
 	/* The mount waits for reads, so that it outlives the node here. */
 	wfs_node_put(io->node);
 	if (io->kind == WFS_IO_READ)
@@ -103,12 +105,6 @@ static u32 part_of(const struct wfs_seg *seg, u32 unit)
 bool wfs_seg_claim(struct wfs_seg *seg, u32 unit)
 {
 	return !test_and_set_bit(part_of(seg, unit), &seg->io->claimed);
-}
-
-/* Whether somebody has ended, or is ending, that part. */
-bool wfs_seg_claimed(const struct wfs_seg *seg, u32 unit)
-{
-	return test_bit(part_of(seg, unit), &seg->io->claimed);
 }
 
 void wfs_seg_end_unit(struct wfs_seg *seg, int error)
@@ -308,6 +304,7 @@ int wfs_io_prefetch(struct wfs_node *node, u64 pos, u64 len)
 		io = alloc_io(node, WFS_IO_PREFETCH, 1);
 		if (!io)
 			return -ENOMEM;
+		atomic_inc(&node->wsb->prefetches);
 		io->why = WFS_WHY_PREFETCH;
 		io->pos = (first + i) << shift;
 		io->bytes = 1;
@@ -500,8 +497,7 @@ static enum action route_fill(struct route *r)
 	if (kind == WFS_IO_PROBE)
 		return DO_END;
 	if (kind == WFS_IO_PREFETCH &&
-	    (state == WFS_BLOCK_HELD || any_fill(r->node, r->seg->block) ||
-	     atomic_read(&r->node->wsb->prefetches) >= PREFETCH_MAX))
+	    (state == WFS_BLOCK_HELD || any_fill(r->node, r->seg->block)))
 		return DO_END;
 	nreq = find_fill(r->node, r->seg);
 	if (nreq) {
@@ -615,7 +611,8 @@ static void route_one(struct wfs_node *node, struct wfs_seg *seg, struct list_he
 		action = decide(&r);
 		spin_unlock(&node->lock);
 	} while (act(&r, action, rest));
-	kfree(r.spare);
+	if (r.spare)
+		wfs_nreq_free(&r.spare->req);
 	if (r.cr)
 		wfs_cread_free(r.cr);
 }
@@ -634,6 +631,7 @@ void wfs_route(struct wfs_node *node, struct list_head *segs)
 	while ((seg = list_first_entry_or_null(segs, struct wfs_seg, link))) {
 		list_del_init(&seg->link);
 		route_one(node, seg, segs);
+		cond_resched();
 	}
 }
 

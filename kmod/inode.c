@@ -72,7 +72,11 @@ unsigned long wfs_expiry(u64 ttl_ms)
 
 	if (ttl_ms == WFS_TTL_NEVER)
 		return jiffies + max;
-	return jiffies + min_t(u64, msecs_to_jiffies(min_t(u64, ttl_ms, U32_MAX / 2)), max);
+	/* msecs_to_jiffies() takes 32 bits. */
+	return jiffies +
+	       min_t(u64,
+		     div_u64(ttl_ms, MSEC_PER_SEC) * HZ + msecs_to_jiffies(ttl_ms % MSEC_PER_SEC),
+		     max);
 }
 
 void wfs_inode_refresh(struct inode *inode)
@@ -176,7 +180,7 @@ static int fill_inode(struct inode *inode, const struct wfs_attr *attr, u64 ino)
 		inode->i_data.a_ops = &wfs_aops;
 		wfs_mapping_set_orders(&inode->i_data,
 				       wsb->opts.huge == WFS_HUGE_NEVER ? 4 : HPAGE_PMD_ORDER);
-		return wfs_node_create(inode, wi->path, wi->version, attr->flags, &wi->node);
+		return wfs_node_create(inode, wi->path, wi->version, &wi->node);
 	}
 }
 

@@ -8,10 +8,12 @@
  *
  * Locks, outermost first:
  *	wfs_dev.mutex		one descriptor's set-up
+ *	session_mutex		beginning and end of sessions
  *	wfs_node.lock		spinlock: block states, live requests of a node
  *	wfs_chan.lock		spinlock: requests, session, parked commands
- * Pins of blocks are atomics, since they drop in interrupt context. Nothing of ours
- * is held across a call into the backing filesystem but folio locks.
+ *	sums_lock		spinlock: which windows have sums
+ * Pins of blocks are atomics and drop without a lock. Nothing of ours is held across a call
+ * into the backing filesystem but folio locks.
  */
 #ifndef _WFS_INTERNAL_H
 #define _WFS_INTERNAL_H
@@ -78,9 +80,8 @@ struct wfs_options {
  * @names_gen: names and attributes learnt under another value are to be asked again
  * @busy: cache reads and offers in flight, waited for by unmount
  * @locked: bytes of folios locked in flight
- * @prefetches: outstanding requests that nobody waits for
+ * @prefetches: blocks to be prefetched: not yet asked for, or outstanding
  * @nodes: live nodes
- * @next_node: source of node ids
  */
 struct wfs_sb {
 	refcount_t refs;
@@ -89,7 +90,6 @@ struct wfs_sb {
 	char *text;
 	struct wfs_options opts;
 	struct list_head link;
-	struct super_block *sb;
 	u64 asked_gen;
 	bool dying;
 	atomic_t names_gen;
@@ -130,7 +130,7 @@ struct wfs_listing;
 
 /**
  * struct wfs_inode - one version of one object, or a directory or link
- * @expires: jiffies until which attributes count as fresh; see wfs_fresh()
+ * @expires: jiffies until which attributes count as fresh; see wfs_inode_fresh()
  * @gen: names_gen of the mount when they were learnt
  * @superseded: the name has another version now
  * @attr_flags: WFS_ATTR_*
@@ -292,7 +292,6 @@ int wfs_io_prefetch(struct wfs_node *node, u64 pos, u64 len);
 void wfs_route(struct wfs_node *node, struct list_head *segs);
 /* Claims unit @unit of the block for the segment's folio: true: the caller must end it. */
 bool wfs_seg_claim(struct wfs_seg *seg, u32 unit);
-bool wfs_seg_claimed(const struct wfs_seg *seg, u32 unit);
 void wfs_seg_end_unit(struct wfs_seg *seg, int error);
 /* Fails all units of the segment that nobody has claimed. */
 void wfs_seg_fail(struct wfs_seg *seg, int error);
@@ -394,7 +393,7 @@ void wfs_req_submit(struct wfs_req *req, u32 timeout_s);
 /* As wfs_req_submit(), but sent only after wfs_req_release(). */
 void wfs_req_submit_held(struct wfs_req *req, u32 timeout_s);
 void wfs_req_release(struct wfs_req *req);
-/* Takes back what a dead session was given (wfs_session.c). */
+/* Takes back what a dead session was given (session.c). */
 void wfs_reqs_session_ended(struct wfs_session *ses);
 /* Ends a request nobody wants any more; end() is called unless it was already. */
 void wfs_req_cancel(struct wfs_req *req, int status);
@@ -423,6 +422,7 @@ void wfs_upcall_exit(void);
  * @pid: the helper's process
  * @dead: ended (under wfs_chan.lock)
  * @parked: fetch commands waiting for requests (under wfs_chan.lock)
+ * @end_parked: ends them after the session
  * @mounts: resumed mounts not answered yet; other requests wait for them
  * @opens: resumed files not answered yet, and one while they are being queued
  */
@@ -433,6 +433,7 @@ struct wfs_session {
 	struct pid *pid;
 	struct wfs_memory *buffers;
 	struct list_head parked;
+	struct work_struct end_parked;
 	bool dead;
 	unsigned int mounts;
 	unsigned int opens;
@@ -470,6 +471,8 @@ void wfs_session_end(struct wfs_session *ses, const char *why);
 struct wfs_session *wfs_session_get(struct wfs_session *ses);
 void wfs_session_put(struct wfs_session *ses);
 bool wfs_session_live(void);
+/* Whether the live session, if any, is that generation; may change at once. */
+bool wfs_session_is(u64 gen);
 /* A mount has been listed: tells the session, if it is another than was asked. */
 void wfs_session_add_mount(struct wfs_sb *wsb);
 pid_t wfs_session_pid(u64 *ret_gen);
@@ -525,10 +528,12 @@ struct wfs_nreq {
  * @windows: struct wfs_window by number; entries live as long as the node
  * @reqs: live MAP and FILL requests (under @lock)
  * @opening: an OPEN is under way (under @lock)
+ * @again: its answer may be out of date: another follows (under @lock)
+ * @owed: session that is told RESUMED only after it has answered it, or 0 (under @lock)
  * @open_segs: segments that wait for the first OPEN (under @lock)
  * @open_gen: session in which it was opened last, under wfs_chan.lock
  * @held: requests that wait for that, under wfs_chan.lock
- * @resume_gen: session for which the node need not be resumed (again)
+ * @resume_gen: session whose resuming has come by the node, or that it is new to
  * @told: a helper knows the node, under wfs_chan.lock
  * @link: in the list of told nodes, under wfs_chan.lock
  * @hash: in the table of nodes
@@ -543,13 +548,14 @@ struct wfs_node {
 	u64 id;
 	struct wfs_sb *wsb;
 	struct wfs_geometry geo;
-	u32 attr_flags;
 	char *path;
 	char *version;
 	spinlock_t lock; /* block states, live requests */
 	struct inode *inode;
 	bool opened;
 	bool opening;
+	bool again;
+	u64 owed;
 	struct wfs_cachefile *cf;
 	struct xarray windows;
 	struct list_head reqs;
@@ -572,7 +578,7 @@ struct wfs_node {
 	atomic64_t locked;
 };
 
-int wfs_node_create(struct inode *inode, const char *path, const char *version, u32 attr_flags,
+int wfs_node_create(struct inode *inode, const char *path, const char *version,
 		    struct wfs_node **ret);
 struct wfs_node *wfs_node_get(struct wfs_node *node);
 void wfs_node_put(struct wfs_node *node);
@@ -584,7 +590,8 @@ void wfs_node_charge_to(struct wfs_node *node, struct task_struct *task);
 void wfs_node_resume_all(struct wfs_session *ses);
 /* Starts an OPEN; node->opening was set by the caller. */
 void wfs_node_open(struct wfs_node *node);
-void wfs_node_reopen(struct wfs_node *node);
+/* Asks OPEN of it once more, now or after the one under way; 0 or -ENOMEM. */
+int wfs_node_reopen(struct wfs_node *node, gfp_t gfp);
 /* The window, made if need be; NULL: no memory. */
 struct wfs_window *wfs_node_window(struct wfs_node *node, u32 window);
 struct wfs_nreq *wfs_nreq_alloc(void);

@@ -2,12 +2,14 @@
 /*
  * names: questions about names, asked of the helper and waited for.
  *
- * Every wait is killable and has a deadline, for lookups below the hung-task limit,
- * since the VFS lets others wait uninterruptibly for them. What the helper answers is
- * checked here, before anything else of the module sees it.
+ * Every wait is killable and has a deadline (but a mount's with timeout=0), for names below
+ * the hung-task limit, since the VFS lets others wait uninterruptibly for them. What the
+ * helper answers is checked here, before anything else of the module sees it.
  */
 #include <linux/completion.h>
 #include <linux/ctype.h>
+#include <linux/memcontrol.h>
+#include <linux/sched/mm.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 
@@ -15,8 +17,6 @@
 
 /* No object is larger, and offsets in windows and blocks are sure not to overflow. */
 #define SIZE_LIMIT BIT_ULL(48)
-/* Longest wait for a page of a listing where the mount sets no limit; the directory is locked. */
-#define LISTING_TIMEOUT_S 100
 
 /* A question, its strings, and room for the answer. */
 struct call {
@@ -25,6 +25,7 @@ struct call {
 	int status;
 	char *str1;
 	char *str2;
+	struct mem_cgroup *memcg; /* of who asks, and is charged for a listing */
 	struct wfs_attr attr;
 	void *page; /* READDIR: the reply; READLINK: the target; MOUNT: a sentence */
 	u32 page_len;
@@ -49,6 +50,7 @@ static void call_free(struct wfs_req *req)
 	kfree(call->str1);
 	kfree(call->str2);
 	kvfree(call->page);
+	mem_cgroup_put(call->memcg);
 	kfree(call);
 }
 
@@ -167,6 +169,7 @@ static int readdir_reply(struct wfs_req *req, const struct wfs_reply *reply)
 {
 	struct call *call = to_call(req);
 	struct wfs_readdir_reply *page;
+	struct mem_cgroup *own;
 
 	if (reply->fd >= 0)
 		return -EINVAL;
@@ -174,7 +177,9 @@ static int readdir_reply(struct wfs_req *req, const struct wfs_reply *reply)
 		return 0;
 	if (reply->len < sizeof(*page))
 		return -EINVAL;
+	own = set_active_memcg(call->memcg);
 	page = kvmalloc(reply->len, GFP_KERNEL_ACCOUNT);
+	set_active_memcg(own);
 	if (!page)
 		return -ENOMEM;
 	if (wfs_reply_copy(reply, page, reply->len) || !good_page(page, reply->len)) {
@@ -247,6 +252,8 @@ static int ask(struct wfs_sb *wsb, const struct wfs_req_ops *ops, u32 opcode, co
 		wfs_req_put(&call->req);
 		return -ENOMEM;
 	}
+	if (opcode == WFS_REQ_READDIR)
+		call->memcg = get_mem_cgroup_from_mm(current->mm);
 	call->req.str1 = call->str1;
 	call->req.str2 = call->str2;
 	wfs_req_submit(&call->req, timeout_s);
@@ -338,8 +345,7 @@ int wfs_ask_readdir(struct wfs_sb *wsb, const char *path, const char *after,
 	int err;
 
 	wfs_count(wsb, WFS_STAT_READDIRS, 1);
-	err = ask(wsb, &readdir_ops, WFS_REQ_READDIR, path, after,
-		  wsb->opts.timeout_s ?: LISTING_TIMEOUT_S, &call);
+	err = ask(wsb, &readdir_ops, WFS_REQ_READDIR, path, after, wsb->opts.name_timeout_s, &call);
 	if (err)
 		return err;
 	*ret_page = call->page;

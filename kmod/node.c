@@ -35,12 +35,11 @@ static long node_bytes(const struct wfs_node *node)
  * @inode: not hashed yet; the node never takes a reference to it
  * @path: below the mount, copied
  * @version: copied
- * @attr_flags: WFS_ATTR_*
  * @ret: the node, one reference, the inode's
  *
  * Return: 0 or -ENOMEM.
  */
-int wfs_node_create(struct inode *inode, const char *path, const char *version, u32 attr_flags,
+int wfs_node_create(struct inode *inode, const char *path, const char *version,
 		    struct wfs_node **ret)
 {
 	struct wfs_sb *wsb = WFS_SB(inode->i_sb);
@@ -62,7 +61,6 @@ int wfs_node_create(struct inode *inode, const char *path, const char *version, 
 	node->wsb = wfs_sb_get(wsb);
 	node->geo.size = i_size_read(inode);
 	node->geo.block_shift = wsb->opts.block_shift;
-	node->attr_flags = attr_flags;
 	spin_lock_init(&node->lock);
 	node->inode = inode;
 	xa_init(&node->windows);
@@ -276,9 +274,16 @@ static void open_end(struct wfs_req *req, int status)
 	bool resume = req->flags & WFS_REQ_F_RESUME;
 	struct wfs_cachefile *old = NULL;
 	LIST_HEAD(segs);
+	bool again;
+	u64 owed;
 
 	spin_lock(&node->lock);
 	node->opening = false;
+	again = node->again;
+	node->again = false;
+	/* Refused for a session that is gone, while the next one relied on it. */
+	if (status == -ENOTCONN && node->owed)
+		again = true;
 	if (!status) {
 		bool same = wfs_cachefile_same(node->cf, nreq->cf);
 
@@ -307,13 +312,24 @@ static void open_end(struct wfs_req *req, int status)
 	if (old)
 		wfs_cachefile_put(old);
 	if (status != -ENOTCONN && !wfs_req_node_opened(node, req->session, status))
-		wfs_node_reopen(node);
+		again = true;
+	if (again)
+		wfs_node_reopen(node, GFP_NOFS | __GFP_NOFAIL);
 	if (!status)
 		wfs_route(node, &segs);
 	else
 		fail_and_note(node, &segs, status);
 	if (resume)
 		wfs_session_open_resumed(req->block);
+	if (again)
+		return;
+	spin_lock(&node->lock);
+	owed = node->opening ? 0 : node->owed;
+	if (owed)
+		node->owed = 0;
+	spin_unlock(&node->lock);
+	if (owed)
+		wfs_session_open_resumed(owed);
 }
 
 static const struct wfs_req_ops open_ops = {
@@ -336,18 +352,28 @@ static void submit_open(struct wfs_nreq *nreq, struct wfs_node *node, u32 flags,
 /*
  * Asks OPEN again of a node that is open: the session that answered ended at that very
  * moment, or the helper says that its answer would be another one. What is known and what is
- * under way stays until the answer is there.
+ * under way stays until the answer is there. The answer to an OPEN that is under way may
+ * have been made before that, so it is followed by another.
  */
-void wfs_node_reopen(struct wfs_node *node)
+int wfs_node_reopen(struct wfs_node *node, gfp_t gfp)
 {
+	struct wfs_nreq *nreq = nreq_alloc(gfp);
 	bool go;
 
+	if (!nreq)
+		return -ENOMEM;
 	spin_lock(&node->lock);
 	go = !node->opening;
-	node->opening = true;
+	if (go)
+		node->opening = true;
+	else
+		node->again = true;
 	spin_unlock(&node->lock);
 	if (go)
-		wfs_node_open(node);
+		submit_open(nreq, node, 0, 0);
+	else
+		wfs_nreq_free(&nreq->req);
+	return 0;
 }
 
 void wfs_node_open(struct wfs_node *node)
@@ -372,8 +398,14 @@ static struct wfs_node *next_to_resume(struct wfs_session *ses)
 	struct wfs_node *node, *found = NULL;
 
 	spin_lock(&wfs_chan.lock);
+	if (ses->dead) {
+		spin_unlock(&wfs_chan.lock);
+		return NULL;
+	}
 	list_for_each_entry(node, &wfs_chan.told, link) {
-		if (node->resume_gen == ses->gen || !refcount_inc_not_zero(&node->refs))
+		/* Nor one that this session has opened since. */
+		if (node->resume_gen == ses->gen || node->open_gen == ses->gen ||
+		    !refcount_inc_not_zero(&node->refs))
 			continue;
 		node->resume_gen = ses->gen;
 		list_move_tail(&node->link, &wfs_chan.told);
@@ -391,18 +423,22 @@ void wfs_node_resume_all(struct wfs_session *ses)
 	struct wfs_node *node;
 
 	while ((node = next_to_resume(ses))) {
-		bool go;
+		bool opening, opened;
 
 		spin_lock(&node->lock);
-		go = !node->opening && node->opened;
-		if (go)
+		opening = node->opening;
+		opened = node->opened;
+		/* What was asked of the last session is answered by this one, and counts then. */
+		if (opened && opening)
+			node->owed = ses->gen;
+		else if (opened)
 			node->opening = true;
 		spin_unlock(&node->lock);
-		if (go)
+		if (!opened)
+			wfs_session_open_resumed(ses->gen);
+		else if (!opening)
 			submit_open(nreq_alloc(GFP_NOFS | __GFP_NOFAIL), node, WFS_REQ_F_RESUME,
 				    ses->gen);
-		else
-			wfs_session_open_resumed(ses->gen);
 		wfs_node_put(node);
 	}
 }
@@ -611,6 +647,7 @@ u64 wfs_node_cached_bytes(struct wfs_node *node)
 		for (i = 0; i < win->blocks; i++)
 			if (wfs_block_state(win, i) == WFS_BLOCK_CACHED)
 				bytes += wfs_geo_block_bytes(&node->geo, first + i);
+		cond_resched();
 	}
 	return bytes;
 }

@@ -70,7 +70,6 @@ static const struct fs_parameter_spec wfs_parameters[] = {
 struct context {
 	struct wfs_options opts;
 	char *helper[ARRAY_SIZE(helper_keys)];
-	struct wfs_sb *wsb;
 };
 
 static void set_defaults(struct wfs_options *opts)

@@ -138,6 +138,7 @@ int wfs_page_cache_add(struct inode *inode, pgoff_t index, unsigned int order)
 	LIST_HEAD(segs);
 	int err;
 
+	order = min(order, wfs_mapping_max_order(mapping));
 	/* Not past the end of the file, where folios may be smaller than a unit. */
 	while (order > WFS_MIN_FOLIO_ORDER &&
 	       round_down(index, 1UL << order) + (1UL << order) - 1 > last)
@@ -191,7 +192,7 @@ size_t wfs_page_cache_offer(struct inode *inode, loff_t pos, size_t len,
 	while (len) {
 		unsigned long pages = DIV_ROUND_UP(round_up(len, WFS_UNIT_SIZE), PAGE_SIZE);
 		pgoff_t index = pos >> PAGE_SHIFT;
-		unsigned int order = offer_order(index, pages);
+		unsigned int order = min(offer_order(index, pages), wfs_mapping_max_order(mapping));
 		struct folio *folio;
 		size_t n;
 		int err;

@@ -43,6 +43,16 @@ bool wfs_session_live(void)
 	return READ_ONCE(wfs_chan.session);
 }
 
+bool wfs_session_is(u64 gen)
+{
+	bool is;
+
+	spin_lock(&wfs_chan.lock);
+	is = wfs_chan.session && wfs_chan.session->gen == gen;
+	spin_unlock(&wfs_chan.lock);
+	return is;
+}
+
 pid_t wfs_session_pid(u64 *ret_gen)
 {
 	pid_t pid = 0;
@@ -70,9 +80,16 @@ bool wfs_is_helper(void)
 	return is;
 }
 
+static void end_parked(struct work_struct *work)
+{
+	struct wfs_session *ses = container_of(work, struct wfs_session, end_parked);
+
+	wfs_end_parked(&ses->parked);
+	wfs_session_put(ses);
+}
+
 static void end_locked(struct wfs_session *ses, const char *why)
 {
-	LIST_HEAD(parked);
 	bool mine;
 
 	lockdep_assert_held(&session_mutex);
@@ -83,12 +100,12 @@ static void end_locked(struct wfs_session *ses, const char *why)
 		wfs_chan.session = NULL;
 		wfs_sums_keep(true);
 	}
-	list_splice_init(&ses->parked, &parked);
 	spin_unlock(&wfs_chan.lock);
 	if (!mine)
 		return;
 	wake_up_all(&wfs_chan.wait);
-	wfs_end_parked(&parked);
+	/* Takes locks of its rings, which a thread of the helper may hold for ever. */
+	queue_work(wfs_wq, &wfs_session_get(ses)->end_parked);
 	wfs_reqs_session_ended(ses);
 	trace_wfs_session(ses->gen, pid_nr(ses->pid), why);
 	wfs_event(WFS_EVENT_SESSION_END, 0, ses->gen, NULL, why);
@@ -250,7 +267,7 @@ static bool session_abandoned(const struct wfs_session *ses)
  * @hello: what it says; features and session are filled in
  * @ret: the session, one reference
  *
- * Context: process, in the helper. Return: 0, -EBUSY, -ENOMEM.
+ * Context: process, in the helper. Return: 0, -EBUSY, -ENOMEM, -EINTR.
  */
 int wfs_session_hello(struct wfs_dev *dev, struct wfs_hello *hello, struct wfs_session **ret)
 {
@@ -261,12 +278,17 @@ int wfs_session_hello(struct wfs_dev *dev, struct wfs_hello *hello, struct wfs_s
 		return -ENOMEM;
 	refcount_set(&ses->refs, 2); /* the descriptor's and the channel's */
 	INIT_LIST_HEAD(&ses->parked);
+	INIT_WORK(&ses->end_parked, end_parked);
 	ses->owner = current->files;
 	ses->pid = get_pid(task_tgid(current));
 	ses->mounts = 1;
 	ses->opens = 1;
 
-	mutex_lock(&session_mutex);
+	if (mutex_lock_killable(&session_mutex)) {
+		put_pid(ses->pid);
+		kfree(ses);
+		return -EINTR;
+	}
 	old = wfs_chan.session; /* changes under the mutex only */
 	if (old) {
 		if (!(hello->flags & WFS_HELLO_TAKEOVER) && !session_abandoned(old)) {

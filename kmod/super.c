@@ -179,7 +179,6 @@ static int fill_super(struct super_block *sb, const struct wfs_attr *attr)
 	sb->s_root = d_make_root(root);
 	if (!sb->s_root)
 		return -ENOMEM;
-	wsb->sb = sb;
 	wfs_inject_late(WFS_INJECT_MOUNT, wsb->asked_gen);
 	spin_lock(&mounts_lock);
 	list_add_tail(&wsb->link, &mounts);

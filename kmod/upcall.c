@@ -29,7 +29,7 @@ struct wfs_chan wfs_chan = {
  * wfs_req_init() - make a request ready to be submitted
  * @req: zeroed, or ended before
  * @ops: what to do with its answer and its end
- * @opcode: enum wfs_req
+ * @opcode: enum wfs_opcode
  * @wsb: its mount or NULL; a reference is taken
  * @node: its node or NULL; a reference is taken
  *
@@ -507,9 +507,9 @@ unsigned int wfs_take_requests(struct wfs_session *ses, void *to, size_t room, u
 		if (req->opcode == WFS_REQ_OPEN && !req->node->told) {
 			req->node->told = true;
 			list_add_tail(&req->node->link, &wfs_chan.told);
-		}
-		if (req->opcode == WFS_REQ_OPEN)
+			/* New to every helper: this one need not be told that it was open. */
 			req->node->resume_gen = ses->gen;
+		}
 		write_record(req, to, size);
 		to += size;
 		room -= size;

@@ -12,6 +12,7 @@
  *	evict|evicted|dropped PATH BLOCK	the command, for the last version of the file
  *	cold PATH BLOCK				evict, unless it was read
  *	reopen PATH
+ *	answer					what a fault "hold" has kept, in its order
  *	stored PATH BLOCK
  *	offer PATH BLOCK OFFSET BYTES
  *	invalidate [PATH]
@@ -42,6 +43,7 @@
 
 static struct chan chan;
 static bool by_ioctl;
+static __thread bool off_ring; /* this thread may not touch the ring */
 static uint64_t last_mount;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
@@ -70,7 +72,7 @@ int standin_send(const struct wfs_cmd *cmd)
 	uint64_t tag;
 	int res;
 
-	if (by_ioctl || !chan.uring)
+	if (by_ioctl || off_ring || !chan.uring)
 		return chan_ioctl_cmd(&chan, cmd);
 	res = chan_queue(&chan, cmd, TAG_SYNC);
 	if (res < 0)
@@ -97,7 +99,28 @@ uint64_t standin_session(void)
 	return chan.session;
 }
 
-static void handle(const struct wfs_request *request)
+struct held {
+	struct held *next;
+	struct wfs_request *request;
+};
+
+static struct held *held_first, **held_end = &held_first;
+
+static void hold(const struct wfs_request *request)
+{
+	struct held *held = calloc(1, sizeof(*held));
+
+	if (!held)
+		die("no memory", -ENOMEM);
+	held->request = malloc(request->size);
+	if (!held->request)
+		die("no memory", -ENOMEM);
+	memcpy(held->request, request, request->size);
+	*held_end = held;
+	held_end = &held->next;
+}
+
+static void handle(const struct wfs_request *request, bool held)
 {
 	const char *name = request->opcode < sizeof(request_names) / sizeof(*request_names) &&
 					   request_names[request->opcode] ?
@@ -111,13 +134,18 @@ static void handle(const struct wfs_request *request)
 	struct reply reply;
 	int r = -EINVAL;
 
-	if (files_script.verbose)
+	if (files_script.verbose && !held)
 		printf("request %s %s block %llu units %u+%u flags %x why %u\n", name, path,
 		       (unsigned long long)request->block, request->unit, request->units,
 		       request->flags, request->why);
 	if (request->opcode == WFS_REQ_MOUNT)
 		last_mount = request->mount;
 	while ((fault = script_fault(&files_script, name, path))) {
+		if (!strcmp(fault->action, "hold")) {
+			printf("fault %s hold 0\n", name);
+			hold(request);
+			return;
+		}
 		files_reply(&reply, request, a, b);
 		r = fault_do(fault, request, &reply);
 		printf("fault %s %s %d\n", name, fault->action, r);
@@ -141,6 +169,25 @@ static void handle(const struct wfs_request *request)
 		files_forget(request->node);
 }
 
+/* Returns how many there were. */
+static int answer_held(void)
+{
+	int n = 0;
+
+	while (held_first) {
+		struct held *held = held_first;
+
+		held_first = held->next;
+		if (!held_first)
+			held_end = &held_first;
+		handle(held->request, true);
+		free(held->request);
+		free(held);
+		n++;
+	}
+	return n;
+}
+
 /* Copies requests out, so that their slot can be used again, and handles them. */
 static void take(const char *at, int count)
 {
@@ -152,7 +199,7 @@ static void take(const char *at, int count)
 		const struct wfs_request *request = (const struct wfs_request *)at;
 
 		pthread_mutex_lock(&lock);
-		handle(request);
+		handle(request, false);
 		pthread_mutex_unlock(&lock);
 		at += request->size;
 	}
@@ -293,6 +340,8 @@ static int command(char **word, size_t n)
 		memcpy(chan.memory, n > 1 ? word[1] : "", cmd.len);
 		return send_command(&cmd);
 	}
+	if (!strcmp(word[0], "answer"))
+		return answer_held();
 	if (!strcmp(word[0], "detach"))
 		return chan_detach(&chan);
 	if (!strcmp(word[0], "nth") && n > 2) {
@@ -307,6 +356,7 @@ static void *read_input(void *arg)
 	char line[4096];
 
 	(void)arg;
+	off_ring = true;
 	while (fgets(line, sizeof(line), stdin)) {
 		char *word[8];
 		size_t n;

@@ -32,6 +32,7 @@ struct script {
 	struct fault *faults;
 	char *cache; /* directory of cache files, NULL: none */
 	bool store;  /* tell blocks as stored */
+	size_t page; /* names in a page of a listing, 0: as many as there is room for */
 	bool verbose;
 };
 

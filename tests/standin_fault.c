@@ -5,7 +5,8 @@
  *	any	status N; positive; never; die; die-after; stale; wrongid; twice; grow N; cut N;
  *		oversize; outside; unaligned; fd (a descriptor that nobody wants); failnth N
  *		(right, while the kernel's Nth chance to fail does; "failnth REQUEST 0|1" says
- *		whether there was one)
+ *		whether there was one); hold (until the command "answer"); cold PATH (evicts
+ *		its first block unless it was read, by the ring, and answers then)
  *	mount, lookup, getattr
  *		mode N; flags N; size N; nsec N; versionlen N; versionpad; versionnul;
  *		mountflags N
@@ -28,6 +29,7 @@
 #include <unistd.h>
 #include "failnth.h"
 #include "standin_fault.h"
+#include "standin_files.h"
 
 static struct wfs_cmd commit_cmd(const struct reply *reply, const struct wfs_request *request)
 {
@@ -60,7 +62,7 @@ bool fault_answers(const struct fault *fault)
 {
 	static const char *const others[] = {
 		"past", "over",	 "inside", "ragged", "long",	  "nowhere", "misplaced",
-		"zero", "other", "repeat", "half",   "backwards", "wrongid", "stale",
+		"zero", "other", "repeat", "half",   "backwards", "wrongid", "stale", "cold",
 	};
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
@@ -78,6 +80,22 @@ __attribute__((noreturn)) static void die_now(const struct fault *fault, const c
 		pause();
 }
 
+static int evict_cold(const char *path)
+{
+	struct node *node = files_node_at(path);
+	struct wfs_cmd cmd = {
+		.op = WFS_CMD_EVICT,
+		.flags = WFS_EVICT_COLD,
+		.session = standin_session(),
+		.fd = -1,
+	};
+
+	if (!node)
+		return -ENXIO;
+	cmd.node = node->id;
+	return standin_send(&cmd);
+}
+
 /* Wrongs of the commit itself. */
 static int spoil_commit(const struct fault *fault, const struct wfs_request *request,
 			struct reply *reply, unsigned long n)
@@ -87,6 +105,8 @@ static int spoil_commit(const struct fault *fault, const struct wfs_request *req
 	char *memory = standin_memory(&memory_len);
 	int r;
 
+	if (action(fault, "cold"))
+		return evict_cold(fault->arg ? fault->arg : "");
 	if (action(fault, "status")) {
 		cmd.status = (int)strtol(fault->arg, NULL, 0);
 		if (cmd.status) {

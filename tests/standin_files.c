@@ -172,7 +172,8 @@ static void reply_readdir(struct reply *reply, const char *dir, const char *afte
 
 		if (*after && strcmp(name, after) <= 0)
 			continue;
-		if (reply->len + reclen > WFS_REPLY_MAX) {
+		if (reply->len + reclen > WFS_REPLY_MAX ||
+		    (files_script.page && head->count == files_script.page)) {
 			head->flags = 0;
 			break;
 		}

@@ -96,7 +96,7 @@ static int add_fault(struct script *script, char **word, size_t n)
 /*
  *	file PATH SIZE [VERSION] | dir PATH | link PATH TARGET | weak PATH SIZE [VERSION]
  *	remove PATH
- *	cache DIRECTORY | store on|off | verbose
+ *	cache DIRECTORY | store on|off | page NAMES | verbose
  *	fault REQUEST ACTION [ARG] [times N] [skip N] [path PATH] [final]
  */
 int script_line(struct script *script, const char *text)
@@ -127,6 +127,8 @@ int script_line(struct script *script, const char *text)
 		script->store = true;
 	} else if (!strcmp(word[0], "store") && n >= 2) {
 		script->store = !strcmp(word[1], "on");
+	} else if (!strcmp(word[0], "page") && n >= 2) {
+		script->page = strtoul(word[1], NULL, 0);
 	} else if (!strcmp(word[0], "verbose")) {
 		script->verbose = true;
 	} else if (!strcmp(word[0], "fault") && n >= 3) {

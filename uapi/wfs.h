@@ -253,7 +253,7 @@ enum wfs_opcode {
  * @units: FILL: number of units wanted
  * @window: MAP: number of the window
  * @block_shift: OPEN: log2 of the block size
- * @mount_ttl: LOOKUP, GETATTR, READDIR: ttl of the mount in ms; ~0 is for ever
+ * @mount_ttl: ttl of the mount in ms, ~0: for ever; of interest to LOOKUP, GETATTR, READDIR
  * @file_size: OPEN: size of the object in bytes
  * @payload_len: bytes of @payload in use
  * @pad: zero
@@ -508,7 +508,7 @@ struct wfs_prefetch {
 
 /*
  * Generic netlink family: control, never data. Initial network namespace only.
- * Changes (INVALIDATE) need CAP_NET_ADMIN.
+ * Changes (INVALIDATE) need CAP_NET_ADMIN, and so does joining the group, whose events name files.
  */
 #define WFS_GENL_NAME	 "wfs"
 #define WFS_GENL_VERSION 1
@@ -576,11 +576,11 @@ enum wfs_stat {
 	WFS_STAT_FILL_REQUESTS,
 	WFS_STAT_FILL_AGAIN,	 /* requests for units delivered before */
 	WFS_STAT_DELIVER_BYTES,	 /* copied into folios */
-	WFS_STAT_DELIVER_UNUSED, /* delivered with nobody waiting */
+	WFS_STAT_DELIVER_UNUSED, /* of deliveries that nobody waited for at all */
 	WFS_STAT_OFFER_BYTES,	 /* offered and taken */
 	WFS_STAT_STORED,	 /* blocks */
-	WFS_STAT_DROPPED,	 /* blocks */
-	WFS_STAT_EVICTED,	 /* blocks */
+	WFS_STAT_DROPPED,	 /* commands */
+	WFS_STAT_EVICTED,	 /* commands */
 	WFS_STAT_CORRUPT,	 /* units that failed their check */
 	WFS_STAT_FAULTS,	 /* faults that missed the page cache */
 	WFS_STAT_RANDOM_FAULTS,	 /* of those, served with one small folio */
