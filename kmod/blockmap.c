@@ -3,8 +3,8 @@
  * blockmap: states, pins and checksums of the blocks of one file.
  *
  * Knows no inode, folio or request, so that it can be tested alone. States change
- * under the owner's lock; pins are dropped without it. Pins and state share one word, so that a block cannot become
- * evicting while it is pinned, nor be pinned while it is evicting.
+ * under the owner's lock; pins are dropped without it. Pins and state share one word, so that
+ * a block cannot become evicting while it is pinned, nor be pinned while it is evicting.
  */
 #include <linux/atomic.h>
 #include <linux/list.h>

@@ -48,7 +48,7 @@ static inline void folio_end_read(struct folio *folio, bool success)
  * order 0 stays possible elsewhere.
  */
 #ifdef WFS_HAVE_ORDER_RANGE
-#define WFS_MIN_FOLIO_ORDER 4
+#define WFS_MIN_FOLIO_ORDER	       4
 #define wfs_mapping_max_order(mapping) mapping_max_folio_order(mapping)
 static inline void wfs_mapping_set_orders(struct address_space *mapping, unsigned int max)
 {
@@ -71,7 +71,7 @@ static inline void wfs_mapping_set_orders(struct address_space *mapping, unsigne
 #ifdef WFS_HAVE_FILEMAP_SPLICE_READ
 #define WFS_SPLICE_CALLS_READ_ITER false
 #else
-#define filemap_splice_read generic_file_splice_read
+#define filemap_splice_read	   generic_file_splice_read
 #define WFS_SPLICE_CALLS_READ_ITER true
 #endif
 

@@ -61,8 +61,8 @@ static bool action(const struct fault *fault, const char *name)
 bool fault_answers(const struct fault *fault)
 {
 	static const char *const others[] = {
-		"past", "over",	 "inside", "ragged", "long",	  "nowhere", "misplaced",
-		"zero", "other", "repeat", "half",   "backwards", "wrongid", "stale", "cold",
+		"past",	 "over",   "inside", "ragged",	  "long",    "nowhere", "misplaced", "zero",
+		"other", "repeat", "half",   "backwards", "wrongid", "stale",	"cold",
 	};
 
 	for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
