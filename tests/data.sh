@@ -81,14 +81,7 @@ stored() {
 
 # part DESCRIPTOR OFFSET LENGTH: those bytes of an open file; the name of the error if it fails.
 part() {
-	python3 -c 'import errno, os, sys
-at, left = int(sys.argv[2]), int(sys.argv[3])
-try:
-    while left and (data := os.pread(int(sys.argv[1]), left, at)):
-        sys.stdout.buffer.write(data)
-        at, left = at + len(data), left - len(data)
-except OSError as error:
-    sys.exit(errno.errorcode[error.errno])' "$@"
+	"$bin/part" "$@"
 }
 
 # in_memory FILE: bytes of it in the page cache.

@@ -111,16 +111,13 @@ same() {
 	cmp -s "$1" "$2"
 }
 
-# make_files DIR BYTES NAME...: like make_data, all of one size, by one process.
+# make_files DIR BYTES NAME...: like make_data, all of one size.
 make_files() {
-	python3 - "$@" <<-'PY'
-	import os, random, sys
-	base, size, *names = sys.argv[1:]
-	os.makedirs(base, exist_ok=True)
-	for name in names:
-	    path = os.path.join(base, name)
-	    with open(path, "wb") as file:
-	        file.write(random.Random(path).randbytes(int(size)))
-	    os.utime(path, (1577836800, 1577836800))
-	PY
+	local dir=$1 bytes=$2 name args=()
+
+	shift 2
+	for name; do
+		args+=("$name" "$bytes")
+	done
+	make_data "$dir" "${args[@]}"
 }

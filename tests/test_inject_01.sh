@@ -138,6 +138,7 @@ require umount /mnt
 rm -f /var/cache/wfs/standin/*
 require mount_wfs file:///x /mnt block=128K
 check "sums: the file reads right" reads_right
+check "  and is cached again" soon 20 cached
 check "  although there was no room for them" injected sums
 check "  and again, from the cache" reads_right
 "$bin/standin" -c w v1 300000 >"$tmp/w"
