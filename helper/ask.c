@@ -35,11 +35,13 @@ struct question {
 	struct origin_call *call;
 	const char *path, *token;
 	bool list;
+	const struct origin_attr *of; /* whose offers are asked for; NULL: another question */
 	/* The loop's thread until ended, then the asking one. */
 	int error;
 	char *msg;
 	size_t msg_size;
 	struct origin_attr attr;
+	struct offers offers;
 	struct origin_entry *entries;
 	size_t count;
 	char *next_token;
@@ -110,6 +112,18 @@ static void question_stat(void *arg, const struct origin_result *result,
 	question_end(question, result->error, result->message);
 }
 
+static void question_offers(void *arg, const struct origin_result *result,
+			    const struct offers *offers)
+{
+	struct question *question = arg;
+
+	if (question_again(question, result))
+		return;
+	if (!result->error)
+		question->offers = *offers;
+	question_end(question, result->error, result->message);
+}
+
 static int question_copy(struct question *question, const struct origin_entry *entries,
 			 size_t count, const char *next_token)
 {
@@ -154,6 +168,9 @@ static void question_attempt(struct question *question)
 	if (question->list)
 		err = origin_list(question->origin, question->loop, question->path, question->token,
 				  question_list, question, &question->call);
+	else if (question->of)
+		err = origin_offers(question->origin, question->loop, question->path, question->of,
+				    question_offers, question, &question->call);
 	else
 		err = origin_stat(question->origin, question->loop, question->path, question_stat,
 				  question, &question->call);
@@ -245,6 +262,23 @@ int ask_stat(struct asker *asker, struct origin *origin, const char *path,
 
 	if (!err)
 		*ret_attr = question.attr;
+	return err;
+}
+
+int ask_offers(struct asker *asker, struct origin *origin, const char *path,
+	       const struct origin_attr *attr, struct offers *ret, char *msg, size_t msg_size)
+{
+	struct question question = {
+		.origin = origin,
+		.path = path,
+		.of = attr,
+		.msg = msg,
+		.msg_size = msg_size,
+	};
+	int err = question_ask(asker, &question);
+
+	if (!err)
+		*ret = question.offers;
 	return err;
 }
 

@@ -28,4 +28,8 @@ typedef int (*ask_entry_fn)(void *arg, const struct origin_entry *entry);
 int ask_list(struct asker *asker, struct origin *origin, const char *path, ask_entry_fn fn,
 	     void *arg, uint64_t *ret_skipped, char *msg, size_t msg_size);
 
+/* What is said of a version's digest, as origin_offers(). */
+int ask_offers(struct asker *asker, struct origin *origin, const char *path,
+	       const struct origin_attr *attr, struct offers *ret, char *msg, size_t msg_size);
+
 #endif /* WFS_ASK_H */

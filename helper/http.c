@@ -211,6 +211,23 @@ static bool accept_head(struct http_call *call)
 	return true;
 }
 
+int http_same_version(struct http_answer *answer, const struct origin_attr *attr)
+{
+	switch (validator_check(attr, answer->reply)) {
+	case VALIDATOR_SAME:
+		return 0;
+	case VALIDATOR_CHANGED:
+		origin_fail(&answer->result, answer->text, -ESTALE, false,
+			    "%s changed on the server", answer->what);
+		break;
+	case VALIDATOR_UNKNOWN:
+		origin_fail(&answer->result, answer->text, -ESTALE, false,
+			    "%s: the server does not say which version it has", answer->what);
+		break;
+	}
+	return answer->result.error;
+}
+
 static size_t to_dst(struct http_call *call, const char *data, size_t len)
 {
 	size_t n = len, copied = 0;
@@ -481,6 +498,7 @@ static void finish(struct http_call *call)
 	answer = (struct http_answer){
 		.result = call->result,
 		.reply = &call->reply,
+		.what = call->what,
 		.url = call->url,
 		.body = call->body ? call->body : "",
 		.body_len = call->body_len,

@@ -36,6 +36,7 @@ void http_client_clear(struct http_client *client);
 struct http_answer {
 	struct origin_result result; /* by status and transport; the caller may judge anew */
 	const struct http_reply *reply;
+	const char *what; /* as in the request */
 	const char *url;  /* that answered, after redirects; may hold a signature: not for people */
 	const char *body; /* NUL-terminated: the body, or that of an error answer */
 	size_t body_len;
@@ -72,6 +73,9 @@ int http_start(const struct http_client *client, struct loop *loop,
 	       const struct http_request *request, struct http_call **ret_call);
 /* No callback is made any more. */
 void http_cancel(struct http_call *call);
+
+/* Is it the version of attr? If not, or if it does not say, -errno, and its result is set. */
+int http_same_version(struct http_answer *answer, const struct origin_attr *attr);
 
 /* Appends "name: value" to a list. 0 or -ENOMEM. */
 int http_header(struct curl_slist **headers, const char *name, const char *value);

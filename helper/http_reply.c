@@ -127,6 +127,8 @@ static void take_field(struct http_reply *reply, const char *name, const char *v
 		copy_token(reply->region, sizeof(reply->region), value);
 	} else if (!strcasecmp(name, "Location")) {
 		strncpy(reply->location, value, sizeof(reply->location) - 1);
+	} else {
+		offers_field(&reply->offers, name, value);
 	}
 }
 

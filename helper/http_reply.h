@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "offers.h"
+
 struct http_reply {
 	unsigned int status;
 	bool has_length, has_range, has_total, has_modified, has_date;
@@ -19,6 +21,7 @@ struct http_reply {
 	char version_id[256]; /* x-amz-version-id */
 	char region[64];      /* x-amz-bucket-region */
 	char location[256];   /* Location, cut: only to see whether it is there */
+	struct offers offers; /* digests of the whole object */
 };
 
 /*

@@ -114,6 +114,15 @@ int origin_read(struct origin *origin, struct loop *loop, const struct origin_ge
 	return origin->ops->read(origin, loop, get, ret_call);
 }
 
+int origin_offers(struct origin *origin, struct loop *loop, const char *path,
+		  const struct origin_attr *attr, origin_offers_fn done, void *arg,
+		  struct origin_call **ret_call)
+{
+	if (!origin_path_valid(path))
+		return -EINVAL;
+	return origin->ops->offers(origin, loop, path, attr, done, arg, ret_call);
+}
+
 void origin_cancel(struct origin_call *call)
 {
 	call->cancel(call);

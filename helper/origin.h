@@ -2,7 +2,8 @@
 /*
  * origin: where objects come from (s3, http, file), behind one interface.
  *
- *	origin_create -> { origin_stat | origin_list | origin_readlink | origin_get }* -> origin_unref
+ *	origin_create -> { origin_stat | origin_list | origin_readlink | origin_get |
+ *		origin_offers }* -> origin_unref
  *
  * An origin is shared by all threads. Each call runs on one loop, on which its
  * callbacks are made; it makes one attempt and reports whether another one is
@@ -18,6 +19,7 @@
 #include <sys/types.h>
 
 #include "endpoint.h"
+#include "offers.h"
 
 struct loop;
 struct origin;
@@ -129,6 +131,17 @@ struct origin_get {
 /* *get and what it points to (but dst) is copied. */
 int origin_read(struct origin *origin, struct loop *loop, const struct origin_get *get,
 		struct origin_call **ret_call);
+
+/*
+ * What is said of the digest of one version: with the object, and in a file beside it with
+ * OFFERS_SUFFIX to its name. -ESTALE, -ENOENT: the version is not the one there is. That
+ * nothing is said is no error.
+ */
+typedef void (*origin_offers_fn)(void *arg, const struct origin_result *result,
+				 const struct offers *offers);
+int origin_offers(struct origin *origin, struct loop *loop, const char *path,
+		  const struct origin_attr *attr, origin_offers_fn done, void *arg,
+		  struct origin_call **ret_call);
 
 /* Ends a call; its callback is not made. On the call's loop only. */
 void origin_cancel(struct origin_call *call);

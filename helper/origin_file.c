@@ -58,6 +58,9 @@ struct file_op {
 	char token[32];
 	bool more;
 
+	origin_offers_fn offers_done;
+	struct offers offers;
+
 	struct origin_get get;
 	int fd; /* -1: none */
 	struct loop_op read;
@@ -106,6 +109,8 @@ static void op_answer(struct loop_timer *timer)
 	else if (op->list_done)
 		op->list_done(op->arg, &op->result, op->page.entries, op->page.count,
 			      op->more ? op->token : NULL, op->page.skipped);
+	else if (op->offers_done)
+		op->offers_done(op->arg, &op->result, &op->offers);
 	else
 		op->get.done(op->get.arg, &op->result, op->bytes);
 	op_free(op);
@@ -429,6 +434,54 @@ static int file_read(struct origin *origin, struct loop *loop, const struct orig
 	return 0;
 }
 
+/* The file beside it, as far as it can be one that tells a digest. */
+static int read_offers(struct file_op *op)
+{
+	const char *slash = strrchr(op->path, '/');
+	cleanup_free char *beside = NULL, *text = NULL;
+	cleanup_close int fd = -1;
+	struct stat st;
+	ssize_t n;
+
+	if (asprintf(&beside, "%s" OFFERS_SUFFIX, op->path) < 0) {
+		beside = NULL;
+		return -ENOMEM;
+	}
+	fd = open_below(op->origin->root, beside, O_RDONLY | O_NONBLOCK);
+	if (fd < 0 || fstat(fd, &st) || !S_ISREG(st.st_mode))
+		return fd == -ENOMEM || fd == -EMFILE || fd == -ENFILE ? fd : 0;
+	text = malloc(OFFERS_FILE_MAX + 1);
+	n = text ? read(fd, text, OFFERS_FILE_MAX + 1) : -1;
+	if (n >= 0 && n <= (ssize_t)OFFERS_FILE_MAX)
+		offers_file(&op->offers, text, (size_t)n, slash ? slash + 1 : op->path);
+	return n < 0 ? -errno : 0;
+}
+
+static int file_offers(struct origin *origin, struct loop *loop, const char *path,
+		       const struct origin_attr *attr, origin_offers_fn done, void *arg,
+		       struct origin_call **ret_call)
+{
+	struct file_op *op = op_create(origin, loop, path, arg);
+	int err = 0;
+
+	if (!op)
+		return -ENOMEM;
+	op->offers_done = done;
+	op->attr = *attr;
+	op->fd = open_below(op->origin->root, op->path, O_PATH);
+	if (op->fd < 0)
+		err = op->fd;
+	else if (!same_version(op))
+		err = -ESTALE;
+	else if (offers_wanted(op->path))
+		err = read_offers(op);
+	if (err)
+		op_fail(op, err);
+	loop_timer_start(loop, &op->answer, 0);
+	*ret_call = &op->base;
+	return 0;
+}
+
 static void file_destroy(struct origin *origin)
 {
 	struct origin_file *file = of(origin);
@@ -446,6 +499,7 @@ static const struct origin_ops file_ops = {
 	.list = file_list,
 	.readlink = file_readlink,
 	.read = file_read,
+	.offers = file_offers,
 	.destroy = file_destroy,
 };
 

@@ -50,6 +50,9 @@ struct http_op {
 	origin_list_fn list_done;
 	struct origin_get get;
 	struct origin_attr attr;
+	origin_offers_fn offers_done;
+	struct offers offers;
+	const char *suffix; /* of what is asked for, to the path's name */
 	void *arg;
 };
 
@@ -93,16 +96,19 @@ static struct http_op *op_create(struct origin *origin, struct loop *loop, const
 		return NULL;
 	}
 	op->base.cancel = op_cancel;
+	op->suffix = "";
 	op->origin = of(origin_ref(origin));
 	op->loop = loop;
 	return op;
 }
 
-/* The URL of a path, or its name for people. */
-static char *url_of(const struct origin_http *origin, const char *path, bool encode, bool slash)
+/* The URL of the op's path, or its name for people. */
+static char *url_of(const struct http_op *op, bool encode, bool slash)
 {
+	const struct origin_http *origin = op->origin;
+	const char *path = op->path;
 	size_t base = strlen(origin->url), len = strlen(path);
-	char *url = malloc(base + ORIGIN_ENCODED_MAX(len) + 2), *end;
+	char *url = malloc(base + ORIGIN_ENCODED_MAX(len) + strlen(op->suffix) + 2), *end;
 
 	if (!url)
 		return NULL;
@@ -118,7 +124,7 @@ static char *url_of(const struct origin_http *origin, const char *path, bool enc
 	}
 	if (slash)
 		*end++ = '/';
-	*end = '\0';
+	memcpy(end, op->suffix, strlen(op->suffix) + 1);
 	return url;
 }
 
@@ -183,8 +189,8 @@ static int secrets_of(struct http_op *op, struct curl_slist **ret)
 /* Completes and starts a request for the op's path. */
 static int op_send(struct http_op *op, struct http_request *request, bool slash)
 {
-	cleanup_free char *url = url_of(op->origin, op->path, true, slash);
-	cleanup_free char *what = url_of(op->origin, op->path, false, slash);
+	cleanup_free char *url = url_of(op, true, slash);
+	cleanup_free char *what = url_of(op, false, slash);
 	int err = url && what ? secrets_of(op, &request->secrets) : -ENOMEM;
 
 	if (err) {
@@ -429,6 +435,103 @@ static int http_read(struct origin *origin, struct loop *loop, const struct orig
 	return 0;
 }
 
+/* offers */
+
+static void offers_end(struct http_op *op, const struct origin_result *result)
+{
+	op->offers_done(op->arg, result, &op->offers);
+	op_free(op);
+}
+
+static void on_offers_file(void *arg, struct http_answer *answer)
+{
+	struct http_op *op = arg;
+	const char *path = *op->path ? op->path : op->origin->url, *slash = strrchr(path, '/');
+	cleanup_free char *name = NULL;
+	int error = answer->result.error;
+
+	if (op_again(op, answer))
+		return;
+	name = strdup(slash ? slash + 1 : path);
+	if (name && !*op->path)
+		origin_decode(name);
+	if (error == -ENOENT || error == -EACCES || answer->to_slash)
+		answer->result = (struct origin_result){ .status = answer->result.status };
+	else if (name && !error && !answer->body_cut)
+		offers_file(&op->offers, answer->body, answer->body_len, name);
+	offers_end(op, &answer->result);
+}
+
+static int send_offers_file(struct http_op *op)
+{
+	struct http_request request = {
+		.stop_at_slash = true,
+		.body_max = OFFERS_FILE_MAX,
+		.done = on_offers_file,
+	};
+
+	op->suffix = OFFERS_SUFFIX;
+	return op_send(op, &request, false);
+}
+
+static void on_offers_head(void *arg, struct http_answer *answer)
+{
+	struct http_op *op = arg;
+	unsigned int status = answer->reply->status;
+
+	if (op_again(op, answer))
+		return;
+	/* A server that knows no HEAD may have the file all the same. */
+	if (status == 405 || status == 501)
+		answer->result = (struct origin_result){ .status = status };
+	else if (!answer->result.error && !http_same_version(answer, &op->attr))
+		op->offers = answer->reply->offers;
+	if (!answer->result.error && offers_wanted(*op->path ? op->path : op->origin->url)) {
+		op->send = send_offers_file;
+		op->renewed = false;
+		if (!op->send(op))
+			return;
+		origin_fail(&answer->result, answer->text, -ENOMEM, true, "out of memory");
+	}
+	offers_end(op, &answer->result);
+}
+
+static int send_offers_head(struct http_op *op)
+{
+	struct http_request request = { .head = true, .done = on_offers_head };
+	int err = http_header(&request.headers, "Want-Repr-Digest", "sha-256=10, sha-512=5");
+
+	if (!err)
+		err = http_header(&request.headers, "Want-Digest", "sha-256, sha-512;q=0.5");
+	if (err) {
+		curl_slist_free_all(request.headers);
+		return err;
+	}
+	return op_send(op, &request, false);
+}
+
+static int http_offers(struct origin *origin, struct loop *loop, const char *path,
+		       const struct origin_attr *attr, origin_offers_fn done, void *arg,
+		       struct origin_call **ret_call)
+{
+	struct http_op *op = op_create(origin, loop, path);
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->offers_done = done;
+	op->arg = arg;
+	op->attr = *attr;
+	op->send = send_offers_head;
+	err = op->send(op);
+	if (err) {
+		op_free(op);
+		return err;
+	}
+	*ret_call = &op->base;
+	return 0;
+}
+
 /* The origin itself. */
 
 static void http_destroy(struct origin *origin)
@@ -461,6 +564,7 @@ static const struct origin_ops http_ops = {
 	.stat = http_stat,
 	.list = http_list,
 	.read = http_read,
+	.offers = http_offers,
 	.credentials = http_credentials,
 	.destroy = http_destroy,
 };

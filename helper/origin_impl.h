@@ -32,6 +32,9 @@ struct origin_ops {
 			origin_link_fn done, void *arg, struct origin_call **ret_call);
 	int (*read)(struct origin *origin, struct loop *loop, const struct origin_get *get,
 		    struct origin_call **ret_call);
+	int (*offers)(struct origin *origin, struct loop *loop, const char *path,
+		      const struct origin_attr *attr, origin_offers_fn done, void *arg,
+		      struct origin_call **ret_call);
 	/* Either may be NULL: none, and never. */
 	void (*credentials)(struct origin *origin, struct origin_credentials *ret);
 	bool (*outdated)(struct origin *origin);

@@ -45,6 +45,8 @@ struct s3_op {
 	origin_list_fn list_done;
 	char *token; /* of the page asked for, or NULL */
 	struct origin_get get;
+	origin_offers_fn offers_done;
+	struct offers offers;
 	void *arg;
 };
 
@@ -298,6 +300,18 @@ static int s3_list(struct origin *origin, struct loop *loop, const char *path, c
 
 /* read */
 
+#define VERSION_QUERY (ORIGIN_ENCODED_MAX(ORIGIN_VERSION_MAX) + 16)
+
+/* The parameter that asks for just this version; NULL: the version is no id. */
+static const char *version_query(const struct origin_attr *attr, char query[VERSION_QUERY])
+{
+	if (strncmp(attr->version, "id:", 3))
+		return NULL;
+	origin_encode(mempcpy(query, "versionId=", 10), attr->version + 3,
+		      strlen(attr->version + 3), false);
+	return query;
+}
+
 static void on_progress(void *arg, uint64_t bytes)
 {
 	struct s3_op *op = arg;
@@ -317,20 +331,16 @@ static int s3_read(struct origin *origin, struct loop *loop, const struct origin
 		   struct origin_call **ret_call)
 {
 	struct s3_op *op = op_create(origin, loop, get->path);
-	char query[ORIGIN_ENCODED_MAX(ORIGIN_VERSION_MAX) + 16];
-	bool by_id = !strncmp(get->attr->version, "id:", 3);
+	char query[VERSION_QUERY];
 	int err;
 
 	if (!op)
 		return -ENOMEM;
 	op->get = *get;
-	if (by_id)
-		origin_encode(mempcpy(query, "versionId=", 10), get->attr->version + 3,
-			      strlen(get->attr->version + 3), false);
 	err = s3_start(&op->origin->service, loop,
 		       &(struct s3_request){
 			       .key = op->key,
-			       .query = by_id ? query : NULL,
+			       .query = version_query(get->attr, query),
 			       .attr = get->attr,
 			       .dst = get->dst,
 			       .offset = get->offset,
@@ -340,6 +350,94 @@ static int s3_read(struct origin *origin, struct loop *loop, const struct origin
 			       .arg = op,
 		       },
 		       &op->read);
+	if (err) {
+		op_free(op);
+		return err;
+	}
+	*ret_call = &op->base;
+	return 0;
+}
+
+/* offers */
+
+static void offers_end(struct s3_op *op, const struct origin_result *result)
+{
+	op->offers_done(op->arg, result, &op->offers);
+	op_free(op);
+}
+
+static void on_offers_file(void *arg, struct http_answer *answer)
+{
+	struct s3_op *op = arg;
+	const char *slash = strrchr(op->key, '/');
+
+	op->read = NULL;
+	/* Who may not list is refused what is not there. */
+	if (answer->result.error == -ENOENT || answer->result.error == -EACCES)
+		answer->result = (struct origin_result){ .status = answer->result.status };
+	else if (!answer->result.error && !answer->body_cut)
+		offers_file(&op->offers, answer->body, answer->body_len,
+			    slash ? slash + 1 : op->key);
+	offers_end(op, &answer->result);
+}
+
+static int send_offers_file(struct s3_op *op)
+{
+	cleanup_free char *key = NULL;
+
+	if (asprintf(&key, "%s" OFFERS_SUFFIX, op->key) < 0) {
+		key = NULL;
+		return -ENOMEM;
+	}
+	return s3_start(&op->origin->service, op->loop,
+			&(struct s3_request){
+				.key = key,
+				.body_max = OFFERS_FILE_MAX,
+				.done = on_offers_file,
+				.arg = op,
+			},
+			&op->read);
+}
+
+static void on_offers_head(void *arg, struct http_answer *answer)
+{
+	struct s3_op *op = arg;
+
+	op->head = NULL;
+	if (!answer->result.error && !http_same_version(answer, &op->attr)) {
+		op->offers = answer->reply->offers;
+		if (offers_wanted(op->key)) {
+			if (!send_offers_file(op))
+				return;
+			origin_fail(&answer->result, answer->text, -ENOMEM, true, "out of memory");
+		}
+	}
+	offers_end(op, &answer->result);
+}
+
+static int s3_offers(struct origin *origin, struct loop *loop, const char *path,
+		     const struct origin_attr *attr, origin_offers_fn done, void *arg,
+		     struct origin_call **ret_call)
+{
+	struct s3_op *op = op_create(origin, loop, path);
+	char query[VERSION_QUERY];
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->offers_done = done;
+	op->arg = arg;
+	op->attr = *attr;
+	err = s3_start(&op->origin->service, loop,
+		       &(struct s3_request){
+			       .key = op->key,
+			       .query = version_query(attr, query),
+			       .head = true,
+			       .checksums = true,
+			       .done = on_offers_head,
+			       .arg = op,
+		       },
+		       &op->head);
 	if (err) {
 		op_free(op);
 		return err;
@@ -381,6 +479,7 @@ static const struct origin_ops s3_ops = {
 	.stat = s3_stat,
 	.list = s3_list,
 	.read = s3_read,
+	.offers = s3_offers,
 	.credentials = s3_credentials,
 	.outdated = s3_outdated,
 	.destroy = s3_destroy,

@@ -50,23 +50,26 @@ static char *path_of(const struct s3_service *service, const char *key)
 	return path;
 }
 
+/* Asks for what HEAD does not tell by itself. */
+#define CHECKSUM_MODE	 "x-amz-checksum-mode"
+#define CHECKSUM_ENABLED "ENABLED"
+
 /* Adds the x-amz lines and Authorization to headers. */
 static int sign(struct s3_call *call, const char *path, struct curl_slist **headers)
 {
 	const struct s3_service *service = call->service;
 	char date[SIGV4_DATE];
-	struct sigv4_field fields[] = {
+	struct sigv4_field fields[5] = {
 		{ "Host", service->host },
 		{ "x-amz-content-sha256", SIGV4_EMPTY },
 		{ "x-amz-date", date },
-		{ "x-amz-security-token", call->keys.session_token },
 	};
 	struct sigv4_request request = {
 		.method = call->request.head ? "HEAD" : "GET",
 		.path = path,
 		.query = call->query,
 		.fields = fields,
-		.field_count = call->keys.session_token ? 4 : 3,
+		.field_count = 3,
 		.payload_sha256 = SIGV4_EMPTY,
 		.date = date,
 		.region = service->region,
@@ -75,6 +78,16 @@ static int sign(struct s3_call *call, const char *path, struct curl_slist **head
 	cleanup_free char *authorization = NULL;
 	int err;
 
+	if (call->keys.session_token)
+		fields[request.field_count++] = (struct sigv4_field){
+			"x-amz-security-token",
+			call->keys.session_token,
+		};
+	if (call->request.checksums)
+		fields[request.field_count++] = (struct sigv4_field){
+			CHECKSUM_MODE,
+			CHECKSUM_ENABLED,
+		};
 	sigv4_date((long long)time(NULL), date);
 	err = sigv4_authorization(&request, call->keys.access_key, call->keys.secret_key,
 				  &authorization);
@@ -115,6 +128,8 @@ static int send_request(struct s3_call *call)
 	}
 	if (!err && call->keys.access_key)
 		err = sign(call, path, &headers);
+	else if (!err && call->request.checksums)
+		err = http_header(&headers, CHECKSUM_MODE, CHECKSUM_ENABLED);
 	if (err) {
 		http_headers_free(headers);
 		return err;

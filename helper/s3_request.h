@@ -27,6 +27,7 @@ struct s3_request {
 	const char *key;   /* NULL: the bucket itself */
 	const char *query; /* encoded and sorted, NULL: none */
 	bool head;
+	bool checksums; /* head: of the object, too */
 	/* As in struct http_request. */
 	const struct origin_attr *attr;
 	void *dst;

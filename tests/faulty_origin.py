@@ -14,9 +14,11 @@ given by --s3-bucket or POST /_/s3 must be signed. It also gives out credentials
 issuer.py.
 
 Control, by anybody:
-    PUT    /_/file/PATH[?from=FILE&size=N&seed=N&etag=strong|weak|none&modified=EPOCH|none&version=ID&type=T&keep=1]
+    PUT    /_/file/PATH[?from=FILE&size=N&seed=N&etag=strong|weak|none&modified=EPOCH|none&version=ID&type=T&keep=1
+                        &checksum=ALGORITHM[:HEX[-PARTS]]&checksum_type=T]
                              a file: the body or FILE, or N bytes made from the seed; keep:
-                             the version before it can still be asked for by its id
+                             the version before it can still be asked for by its id;
+                             checksum: of S3, told to who asks for it, right if no HEX is given
     PUT    /_/many/PREFIX?count=N           that many empty files, PREFIX000000 and on
     DELETE /_/file/PATH
     POST   /_/fault          {"path": "/x" or "/dir/*", "method": "GET" or absent,
@@ -54,6 +56,7 @@ Kinds of faults and what they take:
     corrupt       at                          one byte of the file is another
 """
 import argparse
+import base64
 import bisect
 import collections
 import datetime
@@ -70,6 +73,7 @@ import sys
 import threading
 import time
 import urllib.parse
+import zlib
 from xml.sax import saxutils
 
 import issuer
@@ -89,11 +93,34 @@ def http_date(when):
     return email.utils.formatdate(when, usegmt=True)
 
 
+def crc(polynomial, bits, body):
+    """Reflected, begun and ended inverted, bit by bit."""
+    ones = (1 << bits) - 1
+    table = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = byte >> 1 ^ (polynomial if byte & 1 else 0)
+        table.append(byte)
+    rest = ones
+    for byte in body:
+        rest = rest >> 8 ^ table[(rest ^ byte) & 0xff]
+    return (rest ^ ones).to_bytes(bits // 8, "big")
+
+
+CHECKSUMS = {
+    "sha256": lambda body: hashlib.sha256(body).digest(),
+    "sha1": lambda body: hashlib.sha1(body).digest(),
+    "crc32": lambda body: zlib.crc32(body).to_bytes(4, "big"),
+    "crc32c": lambda body: crc(0x82f63b78, 32, body),
+    "crc64nvme": lambda body: crc(0x9a6c9329ac4bc9b5, 64, body),
+}
+
+
 class File:
     """Bytes, given or made on demand, and what is said of them."""
 
     def __init__(self, body, size=None, seed=0, etag="strong", modified=None, version=None,
-                 content_type="application/octet-stream"):
+                 content_type="application/octet-stream", checksum=None, checksum_type=None):
         self.body = body
         self.seed = seed
         self.size = len(body) if size is None else size
@@ -102,6 +129,15 @@ class File:
         self.modified = modified
         self.version = version
         self.content_type = content_type
+        self.checksums = {}
+        if checksum:
+            name, _, said = checksum.partition(":")
+            value, dash, parts = said.partition("-")
+            value = bytes.fromhex(value) if said else CHECKSUMS[name](self.read(0, self.size))
+            self.checksums[f"x-amz-checksum-{name}"] = \
+                base64.b64encode(value).decode() + dash + parts
+        if checksum_type:
+            self.checksums["x-amz-checksum-type"] = checksum_type
 
     def read(self, offset, length):
         if self.body or not self.size:
@@ -245,7 +281,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 body, int(query["size"]) if "size" in query else None,
                 int(query.get("seed", 0)), query.get("etag", "strong"),
                 None if modified == "none" else float(modified), query.get("version"),
-                query.get("type", "application/octet-stream")))
+                query.get("type", "application/octet-stream"),
+                query.get("checksum"), query.get("checksum_type")))
         return self.plain(204)
 
     def do_DELETE(self):
@@ -366,6 +403,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             headers["Last-Modified"] = http_date(file.modified)
         if file.version:
             headers["x-amz-version-id"] = file.version
+        if self.headers.get("x-amz-checksum-mode", "").upper() == "ENABLED":
+            headers.update(file.checksums)
         return headers
 
     def precondition_fails(self, file):
@@ -521,8 +560,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return "AccessDenied"
         _, day, region, service, _ = fields["Credential"].split("/")
         names = fields["SignedHeaders"].split(";")
-        if self.headers.get("x-amz-security-token"):
-            needed.add("x-amz-security-token")
+        needed.update(n.lower() for n in self.headers if n.lower().startswith("x-amz-"))
         if not needed <= set(names):
             return "SignatureDoesNotMatch"
         pairs = sorted(tuple(p.partition("=")[::2]) for p in self.raw_query.split("&") if p)

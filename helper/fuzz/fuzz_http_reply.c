@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*
  * http_reply, validator: two heads of answers, separated by a line "--". The first is the
- * answer to HEAD, the second to a later GET.
+ * answer to HEAD, the second to a later GET. And all of it is the file that tells the digest
+ * of an object "x".
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -37,6 +38,30 @@ static void read_head(struct fuzz_input *input, struct http_reply *reply)
 	}
 }
 
+static void check_offers(const struct offers *offers)
+{
+	fuzz_check(offers->count <= OFFERS_MAX);
+	for (unsigned int i = 0; i < offers->count; i++) {
+		fuzz_check((unsigned int)offers->of[i].digest.algo < DIGEST_ALGOS);
+		fuzz_check(offers->of[i].from);
+		fuzz_check(!offers->composite || !offers->of[i].amazon);
+	}
+}
+
+static void read_beside(const uint8_t *data, size_t size)
+{
+	struct offers offers = { 0 };
+	char *text = malloc(size ? size : 1);
+
+	if (!text)
+		abort();
+	memcpy(text, data, size);
+	offers_file(&offers, text, size, "x");
+	check_offers(&offers);
+	fuzz_check(offers.count <= 1);
+	free(text);
+}
+
 static void check_reply(const struct http_reply *reply)
 {
 	fuzz_check(reply->status <= 999);
@@ -45,6 +70,7 @@ static void check_reply(const struct http_reply *reply)
 	fuzz_check(!reply->has_length || reply->length <= INT64_MAX);
 	fuzz_check(!reply->has_total || reply->total <= INT64_MAX);
 	fuzz_check(reply->retry_after_ms <= 600000);
+	check_offers(&reply->offers);
 	fuzz_check_printable(reply->etag, sizeof(reply->etag));
 	fuzz_check_printable(reply->version_id, sizeof(reply->version_id));
 	fuzz_check_printable(reply->region, sizeof(reply->region));
@@ -116,6 +142,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct http_reply reply, later;
 	struct origin_attr attr;
 
+	read_beside(data, size);
 	read_head(&input, &reply);
 	check_reply(&reply);
 	/* Without a length there are no attributes. */

@@ -66,6 +66,8 @@ def autoindex():
 
 
 def http_reply():
+    abc64 = 'ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0='
+    abc = 'ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad'
     seeds = [
         'HTTP/1.1 206 Partial Content\r\nContent-Length: 100\r\nContent-Range: bytes 0-99/1000\r\n'
         'ETag: "abc"\r\nLast-Modified: Sun, 13 Sep 2020 12:26:40 GMT\r\nDate: Mon, 14 Sep 2020 12:26:40 GMT\r\n\r\n',
@@ -84,11 +86,17 @@ def http_reply():
         'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nx-amz-version-id: ' + 'v' * 255 + '\r\n',
         'HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: "x"\r\n--\nHTTP/1.1 206 x\r\nETag: "x"\r\n'
         'Content-Range: bytes 0-1/5\r\n',
+        'HTTP/1.1 200 OK\r\nContent-Length: 3\r\nx-amz-checksum-crc32: NSRBwg==\r\n'
+        'x-amz-checksum-crc32c: NSRBwg==-2\r\nx-amz-checksum-type: COMPOSITE\r\n'
+        'Repr-Digest: sha-256=:' + abc64 + ':, sha-512=::\r\nDigest: SHA-256=' + abc64 + ',crc32=NSRBwg==\r\n',
+        abc + '  x\n\\' + abc + ' *d/x\\n\n' + abc + '\r\n',
     ]
     words = ['HTTP/1.1 200 OK\n', 'HTTP/1.1 206 x\n', 'Content-Length: ', 'Content-Range: bytes ', 'ETag: "',
              'ETag: W/"', 'Last-Modified: ', 'Date: ', 'Retry-After: ', 'x-amz-version-id: ',
              'x-amz-bucket-region: ', 'Location: ', 'Sun, 13 Sep 2020 12:26:40 GMT', '/*', '*/',
-             '18446744073709551615', '9223372036854775808', '0-99/1000', '\r\n', '19700101', '+2400']
+             '18446744073709551615', '9223372036854775808', '0-99/1000', '\r\n', '19700101', '+2400',
+             'x-amz-checksum-sha256: ', 'x-amz-checksum-type: COMPOSITE\n', 'Repr-Digest: sha-256=:', 'Digest: SHA-256=',
+             abc, abc64, '  x', ' *x']
     return seeds, words
 
 

@@ -173,6 +173,25 @@ static void on_turned(struct loop_timer *timer)
 	loop_stop(w->loop);
 }
 
+static void on_offers(void *arg, const struct origin_result *result, const struct offers *offers)
+{
+	struct waiting *w = arg;
+
+	if (!result->error)
+		w->ask->offers = *offers;
+	take(w, result);
+}
+
+void ask_offers(struct loop *loop, struct origin *origin, const char *path,
+		const struct origin_attr *attr, struct ask *ret)
+{
+	struct origin_call *call;
+	struct waiting w;
+
+	begin(&w, loop, ret);
+	wait_for(&w, origin_offers(origin, loop, path, attr, on_offers, &w, &call));
+}
+
 void ask_turn(struct loop *loop, uint64_t ms)
 {
 	struct waiting w = { .loop = loop, .bound = { .expired = on_turned } };

@@ -25,6 +25,7 @@ struct ask {
 	size_t count;
 	uint64_t skipped;
 	char token[1024]; /* "": no more */
+	struct offers offers;
 	char target[512]; /* readlink */
 };
 
@@ -36,6 +37,8 @@ void ask_readlink(struct loop *loop, struct origin *origin, const char *path, st
 void ask_read(struct loop *loop, struct origin *origin, const char *path,
 	      const struct origin_attr *attr, uint64_t offset, uint64_t len, void *dst,
 	      struct ask *ret);
+void ask_offers(struct loop *loop, struct origin *origin, const char *path,
+		const struct origin_attr *attr, struct ask *ret);
 /* Runs the loop for a moment, with nothing to wait for. */
 void ask_turn(struct loop *loop, uint64_t ms);
 
