@@ -149,6 +149,35 @@ void store_each_dir(struct store *store, void (*fn)(void *arg, const struct stor
 		    void *arg);
 
 /*
+ * store_read: what is recorded, read back on the calling thread, which may wait.
+ */
+
+/* One version of an object that is recorded; strings valid inside the callback. */
+struct store_object {
+	struct store_key key;
+	uint64_t blocks, bytes; /* recorded */
+	bool lost;		/* its data file is gone, or is something else */
+};
+/*
+ * Calls fn for each version of an object of this identity at or below path ("": all of them),
+ * no lock held, until it returns other than 0, which is then returned.
+ */
+int store_each_object(struct store *store, const char *identity, const char *path,
+		      int (*fn)(void *arg, const struct store_object *object), void *arg);
+/* The first recorded block from one on. -ENOENT: there is none. */
+int store_next_block(struct store_file *file, uint64_t from, uint64_t *ret_block);
+/*
+ * Reads a recorded block past the page cache: fn is called with one piece after the other, of
+ * whole units, that are right by their sums. It may end it by an error. buffer: of
+ * STORE_READ_BYTES, 4 KiB aligned. -ENOENT: it is not recorded (any more). -EUCLEAN: it has
+ * not the bytes that were stored; it is for the caller to store_forget() it.
+ */
+#define STORE_READ_BYTES (4UL << 20)
+typedef int (*store_read_fn)(void *arg, const void *bytes, uint64_t len);
+int store_read_block(struct store_file *file, uint64_t block, void *buffer, store_read_fn fn,
+		     void *arg);
+
+/*
  * store_io: one block to or from its file through a loop, in pieces. On the loop's thread.
  */
 
