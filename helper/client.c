@@ -96,6 +96,7 @@ int client_ask(struct client *client, json_t *request, client_line_fn line, void
 	while (getline(&buffer, &size, client->file) > 0) {
 		json_error_t error;
 		json_t *answer = json_loads(buffer, 0, &error);
+		int status = WFS_EXIT_FAILED;
 		const char *sentence;
 
 		if (!answer)
@@ -104,8 +105,11 @@ int client_ask(struct client *client, json_t *request, client_line_fn line, void
 		if (sentence) {
 			progress_end();
 			failed("%s", sentence);
+			/* A directory where one object is wanted. */
+			if (json_integer_value(json_object_get(answer, "errno")) == EISDIR)
+				status = WFS_EXIT_USAGE;
 			json_decref(answer);
-			return WFS_EXIT_FAILED;
+			return status;
 		}
 		if (json_is_true(json_object_get(answer, "ok"))) {
 			if (ret)

@@ -8,9 +8,8 @@
 #include "cleanup.h"
 #include "command.h"
 
-/* A request about a source, or about a path in a mount. */
-static int drop_request(const char *command, const char *what, const struct options *options,
-			json_t **ret)
+int request_about(const char *command, const char *what, const struct options *options,
+		  json_t **ret)
 {
 	struct wfs_file_info info;
 	int status;
@@ -40,7 +39,7 @@ static int drop_run(const struct command *command, int argc, char **argv, json_t
 			       options, &first);
 	if (status >= 0)
 		return status ? status : -1;
-	status = drop_request(command->name, argv[first], options, &request);
+	status = request_about(command->name, argv[first], options, &request);
 	if (!status)
 		status = client_open(&client);
 	if (!status)

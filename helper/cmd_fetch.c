@@ -18,7 +18,10 @@ static void fetch_line(void *arg, const json_t *line)
 {
 	const json_t *progress = json_object_get(line, "progress");
 	const struct options *options = arg;
+	/* What is to be checked is read once more. */
+	unsigned int times = json_object_get(progress, "checked") ? 2 : 1;
 
+	check_line(options, line);
 	if (!progress)
 		return;
 	if (options->json) {
@@ -27,8 +30,25 @@ static void fetch_line(void *arg, const json_t *line)
 		fflush(stdout);
 		return;
 	}
-	progress_show(number(progress, "done"), number(progress, "bytes"),
+	progress_show(number(progress, "done") + number(progress, "checked"),
+		      times * number(progress, "bytes"),
 		      json_real_value(json_object_get(progress, "seconds")));
+}
+
+/* Who wants it verified is told if that could not be done. */
+static int fetch_status(const json_t *result)
+{
+	const json_t *digests = json_object_get(result, "digests");
+	const char *why = json_string_value(json_object_get(result, "unasked"));
+	int status = check_status(result);
+
+	if (number(digests, "unasked"))
+		status = failed("not all digests could be asked for: %s", why ? why : "");
+	if (number(digests, "partial"))
+		status =
+			failed("%llu objects are not wholly in the cache any more and were not verified",
+			       (unsigned long long)number(digests, "partial"));
+	return status;
 }
 
 static int fetch_run(const struct command *command, int argc, char **argv)
@@ -39,14 +59,15 @@ static int fetch_run(const struct command *command, int argc, char **argv)
 	char bytes[32], fetched[32];
 	int first, status;
 
-	status = options_parse(command, argc, argv, "obv", 1, 1, &options, &first);
+	status = options_parse(command, argc, argv, "obvDS", 1, 1, &options, &first);
 	if (status >= 0)
 		return status;
 	status = client_open(&client);
 	if (!status) {
-		request = json_pack("{s:s, s:s, s:s?, s:I, s:b}", "command", "fetch", "source",
-				    argv[first], "options", options.mount_options, "block",
-				    (json_int_t)options.block, "verify", (int)options.verify);
+		request = json_pack("{s:s, s:s, s:s?, s:I, s:b, s:s?}", "command", "fetch",
+				    "source", argv[first], "options", options.mount_options,
+				    "block", (json_int_t)options.block, "verify",
+				    (int)options.verify, "digest", options.digest);
 		status = client_ask(client, request, fetch_line, &options, &result);
 	}
 	if (!status) {
@@ -60,7 +81,10 @@ static int fetch_run(const struct command *command, int argc, char **argv)
 			       human_bytes(number(result, "bytes"), bytes, sizeof(bytes)),
 			       human_bytes(number(result, "fetched"), fetched, sizeof(fetched)),
 			       json_real_value(json_object_get(result, "seconds")));
+			if (json_object_get(result, "digests"))
+				check_summary(result);
 		}
+		status = fetch_status(result);
 	}
 	json_decref(result);
 	client_close(client);
@@ -70,14 +94,19 @@ static int fetch_run(const struct command *command, int argc, char **argv)
 
 const struct command command_fetch = {
 	.name = "fetch",
-	.args = "[-o OPTIONS] [--block SIZE] [--verify] [--json] SOURCE",
+	.args = "[-o OPTIONS] [--block SIZE] [--verify]\n"
+		"                 [--sha256 HEX | --digest ALGORITHM:HEX] [--json] SOURCE",
 	.summary = "fill the cache from a source, no mount needed",
 	.help = "Brings an object, or all objects below a prefix, into the cache.\n"
 		"\n"
-		"  -o OPTIONS     as for the mount: endpoint, region, profile, anon, ca\n"
-		"  --block SIZE   block size of the mount that is to use them (default 4M)\n"
-		"  --verify       also read what is cached already and check it\n"
-		"  --json         progress and result as JSON lines\n",
+		"  -o OPTIONS              as for the mount: endpoint, region, profile, anon, ca\n"
+		"  --block SIZE            block size of the mount that is to use them (default 4M)\n"
+		"  --verify                then read it back from the cache and check it, also by the\n"
+		"                          digest of each object if its origin tells one\n"
+		"  --sha256 HEX            the same, and what the one object's SHA-256 must be\n"
+		"  --digest ALGORITHM:HEX  the same by sha256, sha512, sha1, crc32, crc32c or\n"
+		"                          crc64nvme\n"
+		"  --json                  progress, bad objects and result as JSON lines\n",
 	.run = fetch_run,
 };
 

@@ -21,7 +21,7 @@ struct command {
 	int (*run)(const struct command *command, int argc, char **argv);
 };
 
-extern const struct command command_mounts, command_stat, command_ls, command_fetch,
+extern const struct command command_mounts, command_stat, command_ls, command_fetch, command_verify,
 	command_prefetch, command_sync, command_invalidate, command_evict, command_pin,
 	command_unpin, command_events;
 
@@ -29,12 +29,13 @@ extern const struct command command_mounts, command_stat, command_ls, command_fe
 struct options {
 	bool json, verify, wait;
 	char *mount_options; /* -o, as lines */
+	char *digest;	     /* --sha256, --digest: "ALGORITHM:HEX" */
 	uint64_t block;
 };
 
 /*
  * Reads the options named in accept, a set of: 'o' mount options, 'b' --block,
- * 'v' --verify, 'w' --wait; --json and --help always. Operands are then argv[*ret_first]
+ * 'v' --verify, 'w' --wait, 'S' --sha256, 'D' --digest; --json and --help always. Operands are then argv[*ret_first]
  * on; fewer than min or more than max are refused. -1 to go on, or an exit status.
  */
 int options_parse(const struct command *command, int argc, char **argv, const char *accept, int min,
@@ -48,6 +49,15 @@ int failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
 bool is_source(const char *text);
 /* "12.3 MiB" into text. */
 const char *human_bytes(uint64_t bytes, char *text, size_t size);
+
+/* A request about a source, or about a path in a mount: a reference, or an exit status. */
+int request_about(const char *command, const char *what, const struct options *options,
+		  json_t **ret);
+
+/* cmd_verify: what is said of what was checked. */
+void check_line(const struct options *options, const json_t *line);
+void check_summary(const json_t *result);
+int check_status(const json_t *result);
 
 /* client: the daemon's control socket. */
 

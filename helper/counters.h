@@ -34,6 +34,8 @@
 	X(blocks_evicted, counter, "Blocks evicted from the cache")                             \
 	X(blocks_evicted_young, counter, "Blocks evicted within 60 s of being stored")          \
 	X(blocks_corrupt, counter, "Cached blocks that failed their check")                     \
+	X(digests_verified, counter, "Objects in the cache found to have the right digest")     \
+	X(digests_wrong, counter, "Objects in the cache found to have another digest")          \
 	X(stored_bytes, counter, "Bytes written to the cache")                                  \
 	X(store_errors, counter, "Writes to the cache that failed")                             \
 	X(retries, counter, "Origin requests made again")                                       \

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "check.h"
 #include "cleanup.h"
 #include "counters.h"
 #include "fetch.h"
@@ -38,12 +39,15 @@ struct job {
 	struct core *core;
 	struct origin *origin;
 	uint32_t block_shift;
-	bool verify;
+	bool verify, has_digest;
+	struct digest digest; /* said with the command */
+	struct check check;   /* with verify */
 	struct job_file *files, **files_end;
 	char **dirs; /* to be listed */
 	size_t dir_count, dir_size;
-	const char *dir; /* being listed */
-	uint64_t names;	 /* files and directories below the source */
+	const char *dir;       /* being listed */
+	uint64_t names;	       /* files and directories below the source */
+	struct object *object; /* being checked */
 	uint64_t file_count, files_done, total, unkept, missing;
 	uint64_t progress_ns, start_ns;
 	pthread_mutex_t lock; /* what follows */
@@ -103,6 +107,7 @@ static bool job_stopped(const struct job *job)
 static void job_progress(struct job *job, bool always)
 {
 	uint64_t now = counter_now(), done, fetched;
+	json_t *progress;
 
 	if (!always && now - job->progress_ns < JOB_PROGRESS_NS)
 		return;
@@ -111,12 +116,13 @@ static void job_progress(struct job *job, bool always)
 	done = job->done;
 	fetched = job->fetched;
 	pthread_mutex_unlock(&job->lock);
-	server_progress(job->connection,
-			json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "files",
-				  (json_int_t)job->file_count, "files_done",
-				  (json_int_t)job->files_done, "bytes", (json_int_t)job->total,
-				  "done", (json_int_t)done, "fetched", (json_int_t)fetched,
-				  "seconds", (double)(now - job->start_ns) / 1e9));
+	progress = json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "files", (json_int_t)job->file_count,
+			     "files_done", (json_int_t)job->files_done, "bytes",
+			     (json_int_t)job->total, "done", (json_int_t)done, "fetched",
+			     (json_int_t)fetched, "seconds", (double)(now - job->start_ns) / 1e9);
+	if (job->verify)
+		json_object_set_new(progress, "checked", json_integer((json_int_t)job->check.done));
+	server_progress(job->connection, progress);
 }
 
 /* Waits until so many bytes and one more want fit, 0: until nothing is on its way. */
@@ -183,8 +189,8 @@ typedef int (*job_block_fn)(struct job *job, struct object *object, uint64_t blo
 
 static int job_cached(struct job *job, struct object *object, uint64_t block, uint64_t len)
 {
-	if (job->verify)
-		return job_block(job, object, block, len);
+	(void)object;
+	(void)block;
 	SCOPED_LOCK(&job->lock);
 	job->done += len;
 	return 0;
@@ -363,8 +369,8 @@ static void job_run(struct job *job)
 	job_wait(job, 0);
 }
 
-/* What could not be stored after all. */
-static int job_settle(struct job *job, char *msg, size_t msg_size)
+/* Until what was fetched is stored or given up. */
+static int job_sync(struct job *job)
 {
 	int err = -ETIMEDOUT;
 
@@ -372,6 +378,14 @@ static int job_settle(struct job *job, char *msg, size_t msg_size)
 		err = core_sync(job->core, 1000);
 		job_progress(job, false);
 	}
+	return err;
+}
+
+/* What could not be stored after all. */
+static int job_settle(struct job *job, char *msg, size_t msg_size)
+{
+	int err = job_sync(job);
+
 	for (const struct job_file *file = job->files; file && !err && !job_stopped(job);
 	     file = file->next) {
 		struct object *object;
@@ -405,6 +419,76 @@ static int job_settle(struct job *job, char *msg, size_t msg_size)
 	return job->failed ? -EIO : 0;
 }
 
+static void job_checking(void *arg)
+{
+	job_progress(arg, false);
+}
+
+/* A damaged block was dropped: its origin has it. */
+static void job_repair(void *arg, uint64_t block)
+{
+	struct job *job = arg;
+	uint32_t shift = object_block_shift(job->object);
+	uint64_t left = object_attr(job->object)->size - (block << shift), len = 1ULL << shift;
+
+	if (job_block(job, job->object, block, left < len ? left : len)) {
+		SCOPED_LOCK(&job->lock);
+		job->failed++;
+	}
+}
+
+/* Reads an object back; what is damaged is fetched again, once, and read again. */
+static int job_check(struct job *job, struct check_result *ret)
+{
+	const struct store_key key = {
+		.identity = origin_identity(job->origin),
+		.path = object_path(job->object),
+		.version = object_attr(job->object)->version,
+		.size = object_attr(job->object)->size,
+		.block_shift = object_block_shift(job->object),
+	};
+	int err = check_object(&job->check, job->origin, &key, 0, ret);
+
+	if (err || !ret->damaged)
+		return err;
+	job->check.damaged_blocks += ret->damaged;
+	job_wait(job, 0);
+	err = job_sync(job);
+	if (err)
+		return job_stopped(job) ? -ECANCELED : err;
+	job->check.done -= ret->bytes;
+	return check_object(&job->check, job->origin, &key, 0, ret);
+}
+
+/* All objects are in the cache. */
+static int job_verify(struct job *job, char *msg, size_t msg_size)
+{
+	int err = 0;
+
+	job->check.progress = job_checking;
+	job->check.damaged = job_repair;
+	job->check.arg = job;
+	for (const struct job_file *file = job->files; file && !err; file = file->next) {
+		struct check_result result;
+
+		err = job_stopped(job) ? -ECANCELED : job_open(job, file, &job->object);
+		if (err)
+			break;
+		err = job_check(job, &result);
+		if (!err)
+			check_count(&job->check, &result);
+		object_unref(job->object);
+	}
+	job_wait(job, 0);
+	if (job->error) {
+		snprintf(msg, msg_size, "%s", job->message);
+		return job->error;
+	}
+	if (err == -ECANCELED)
+		snprintf(msg, msg_size, "ended before all was checked");
+	return err;
+}
+
 /* The name in a path: in a URL it is encoded. */
 static char *job_plain(const char *name, bool encoded)
 {
@@ -418,6 +502,25 @@ static char *job_plain(const char *name, bool encoded)
 	return copy;
 }
 
+int job_split(const char *source, char **ret_parent, char **ret_name)
+{
+	const char *slash = strrchr(source, '/');
+
+	if (!slash || !slash[1] || slash - source < 8)
+		return -EINVAL;
+	*ret_parent = strndup(source, (size_t)(slash - source) + 1);
+	*ret_name = job_plain(slash + 1, !strncmp(source, "http", 4));
+	return *ret_parent && *ret_name ? 0 : -ENOMEM;
+}
+
+int job_given(const json_t *request, struct digest *ret, bool *ret_given)
+{
+	const char *text = json_string_value(json_object_get(request, "digest"));
+
+	*ret_given = text;
+	return text ? digest_parse(text, ret) : 0;
+}
+
 /*
  * A source that is one object is looked at from its directory, as a mount of that
  * would, so that both find the same cached blocks.
@@ -426,18 +529,13 @@ static int job_single(struct job *job, const char *source, const char *options, 
 		      size_t msg_size)
 {
 	struct asker *asker = job->connection->server->asker;
-	const char *slash = strrchr(source, '/');
 	cleanup_free char *parent = NULL, *name = NULL;
 	struct origin_attr attr;
 	struct origin *origin;
-	int err;
+	int err = job_split(source, &parent, &name);
 
-	if (!slash || !slash[1] || slash - source < 8)
-		return -EINVAL;
-	parent = strndup(source, (size_t)(slash - source) + 1);
-	name = job_plain(slash + 1, !strncmp(source, "http", 4));
-	if (!parent || !name)
-		return -ENOMEM;
+	if (err)
+		return err;
 	err = core_origin(job->core, parent, options, &origin, msg, msg_size);
 	if (err)
 		return err;
@@ -473,7 +571,13 @@ static int job_prepare(struct job *job, const json_t *request, char *msg, size_t
 		}
 	}
 	job->verify = json_is_true(json_object_get(request, "verify"));
-	err = core_origin(job->core, source, options, &job->origin, msg, msg_size);
+	err = job_given(request, &job->digest, &job->has_digest);
+	job->verify = job->verify || job->has_digest;
+	if (!err && job->verify)
+		err = check_begin(&job->check, job->connection,
+				  job->has_digest ? &job->digest : NULL);
+	if (!err)
+		err = core_origin(job->core, source, options, &job->origin, msg, msg_size);
 	if (!err)
 		err = ask_stat(job->connection->server->asker, job->origin, "", &attr, msg,
 			       msg_size);
@@ -483,6 +587,10 @@ static int job_prepare(struct job *job, const json_t *request, char *msg, size_t
 		if (!job_single(job, source, options, msg, msg_size))
 			return 0;
 		return job_add_file(job, "", &attr);
+	}
+	if (job->has_digest) {
+		snprintf(msg, msg_size, "a digest is that of one object, not of a directory");
+		return -EISDIR;
 	}
 	root = strdup("");
 	err = root ? job_add_dir(job, root) : -ENOMEM;
@@ -508,6 +616,7 @@ static void job_free(struct job *job)
 	free(job->dirs);
 	if (job->origin)
 		origin_unref(job->origin);
+	check_end(&job->check);
 	pthread_cond_destroy(&job->changed);
 	pthread_mutex_destroy(&job->lock);
 }
@@ -529,6 +638,8 @@ int job_fetch(struct connection *connection, const json_t *request, json_t **ret
 	if (!err) {
 		job_run(&job);
 		err = job_settle(&job, msg, msg_size);
+		if (!err && job.verify)
+			err = job_verify(&job, msg, msg_size);
 		job_progress(&job, true);
 	}
 	if (!err)
@@ -536,6 +647,8 @@ int job_fetch(struct connection *connection, const json_t *request, json_t **ret
 					"bytes", (json_int_t)job.total, "fetched",
 					(json_int_t)job.fetched, "seconds",
 					(double)(counter_now() - job.start_ns) / 1e9);
+	if (!err && job.verify)
+		err = check_report(&job.check, *ret_result);
 	job_free(&job);
 	return err;
 }

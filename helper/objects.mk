@@ -18,13 +18,13 @@ COMMON_OBJS := \
 	store_index.o store_index_read.o store_index_change.o store_thread.o evict.o
 
 # The daemon: main file wfsd.c.
-WFSD_OBJS := wfsd.o server.o server_command.o job.o ask.o report.o metrics.o ratios.o control.o \
+WFSD_OBJS := wfsd.o server.o server_command.o job.o check.o verify.o ask.o report.o metrics.o ratios.o control.o \
 	kernel.o channel.o payload.o \
 	requests.o requests_mount.o requests_names.o requests_data.o node.o
 
 # The command: main file wfs.c.
 WFS_OBJS := wfs.o client.o progress.o control.o \
-	cmd_mounts.o cmd_stat.o cmd_fetch.o cmd_prefetch.o cmd_drop.o
+	cmd_mounts.o cmd_stat.o cmd_fetch.o cmd_verify.o cmd_prefetch.o cmd_drop.o
 
 # The mount helper: main file mount.c.
 MOUNT_OBJS := mount.o

@@ -208,10 +208,8 @@ static int command_invalidate(struct connection *connection, const json_t *reque
 	return 0;
 }
 
-/* The store and the origin of a command about what is cached. */
-static int command_cached(struct connection *connection, const json_t *request,
-			  struct store **ret_store, struct origin **ret_origin, char *msg,
-			  size_t msg_size)
+int server_cached(struct connection *connection, const json_t *request, struct store **ret_store,
+		  struct origin **ret_origin, char *msg, size_t msg_size)
 {
 	*ret_store = core_store(connection->server->core);
 	if (!*ret_store) {
@@ -228,7 +226,7 @@ static int command_evict(struct connection *connection, const json_t *request, j
 	uint64_t blocks = 0, busy = 0, pinned = 0;
 	struct origin *origin;
 	struct store *store;
-	int err = command_cached(connection, request, &store, &origin, msg, msg_size);
+	int err = server_cached(connection, request, &store, &origin, msg, msg_size);
 
 	if (err)
 		return err;
@@ -250,7 +248,7 @@ static int command_pin(struct connection *connection, const json_t *request, jso
 	const char *path = command_string(request, "path");
 	struct origin *origin;
 	struct store *store;
-	int err = command_cached(connection, request, &store, &origin, msg, msg_size);
+	int err = server_cached(connection, request, &store, &origin, msg, msg_size);
 
 	if (err)
 		return err;
@@ -295,15 +293,11 @@ static const struct {
 	const char *name;
 	server_command_fn fn;
 } commands[] = {
-	{ "stat", command_stat },
-	{ "ls", command_ls },
-	{ "fetch", job_fetch },
-	{ "sync", command_sync },
-	{ "invalidate", command_invalidate },
-	{ "evict", command_evict },
-	{ "pin", command_pin },
-	{ "unpin", command_pin },
-	{ "mounts", command_mounts },
+	{ "stat", command_stat },   { "ls", command_ls },
+	{ "fetch", job_fetch },	    { "verify", verify_run },
+	{ "sync", command_sync },   { "invalidate", command_invalidate },
+	{ "evict", command_evict }, { "pin", command_pin },
+	{ "unpin", command_pin },   { "mounts", command_mounts },
 };
 
 server_command_fn server_command(const char *name)

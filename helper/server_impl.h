@@ -11,6 +11,7 @@
 
 #include "ask.h"
 #include "core.h"
+#include "digest.h"
 #include "kernel.h"
 #include "server.h"
 
@@ -57,9 +58,27 @@ typedef int (*server_command_fn)(struct connection *connection, const json_t *re
 				 json_t **ret_result, char *msg, size_t msg_size);
 server_command_fn server_command(const char *name);
 
+/*
+ * The store and the origin of a command about what is cached, which names a mount, or a source
+ * with options. A reference, or -errno with a sentence.
+ */
+int server_cached(struct connection *connection, const json_t *request, struct store **ret_store,
+		  struct origin **ret_origin, char *msg, size_t msg_size);
+
 /* job: `wfs fetch`. */
 int job_fetch(struct connection *connection, const json_t *request, json_t **ret_result, char *msg,
 	      size_t msg_size);
+/*
+ * Source and name of the directory that a source lies in, allocated (with an error too).
+ * -EINVAL: it lies in none.
+ */
+int job_split(const char *source, char **ret_parent, char **ret_name);
+/* "digest" of a request: ALGORITHM:HEX, if there is one. -EINVAL. */
+int job_given(const json_t *request, struct digest *ret, bool *ret_given);
+
+/* verify: `wfs verify`. */
+int verify_run(struct connection *connection, const json_t *request, json_t **ret_result, char *msg,
+	       size_t msg_size);
 
 /* report: `wfs stat`. */
 json_t *report_json(struct core *core, struct kernel *kernel);

@@ -16,12 +16,13 @@
 
 #include "cleanup.h"
 #include "config.h"
+#include "digest.h"
 #include "version.h"
 
 static const struct command *const commands[] = {
-	&command_mounts,   &command_stat,  &command_ls,		&command_fetch,
-	&command_prefetch, &command_sync,  &command_invalidate, &command_evict,
-	&command_pin,	   &command_unpin, &command_events,
+	&command_mounts, &command_stat,	    &command_ls,    &command_fetch,
+	&command_verify, &command_prefetch, &command_sync,  &command_invalidate,
+	&command_evict,	 &command_pin,	    &command_unpin, &command_events,
 };
 
 static void usage(FILE *out)
@@ -92,6 +93,29 @@ static int options_mount(struct options *options, const char *text)
 	return 0;
 }
 
+/* "HEX" of --sha256, or "ALGORITHM:HEX". -1: as it should be, or an exit status. */
+static int options_digest(struct options *options, int opt, const char *text)
+{
+	struct digest digest;
+
+	if (options->digest) {
+		fprintf(stderr, "wfs: one digest is enough\n");
+		return WFS_EXIT_USAGE;
+	}
+	if (asprintf(&options->digest, "%s%s", opt == 'S' ? "sha256:" : "", text) < 0) {
+		options->digest = NULL;
+		return failed("out of memory");
+	}
+	if (!digest_parse(options->digest, &digest))
+		return -1;
+	if (opt == 'S')
+		fprintf(stderr, "wfs: --sha256 wants 64 hexadecimal digits\n");
+	else
+		fprintf(stderr,
+			"wfs: --digest wants ALGORITHM:HEX, of sha256, sha512, sha1, crc32, crc32c or crc64nvme\n");
+	return WFS_EXIT_USAGE;
+}
+
 int options_parse(const struct command *command, int argc, char **argv, const char *accept, int min,
 		  int max, struct options *ret, int *ret_first)
 {
@@ -102,6 +126,8 @@ int options_parse(const struct command *command, int argc, char **argv, const ch
 		{ "block", required_argument, NULL, 'b' },
 		{ "verify", no_argument, NULL, 'v' },
 		{ "wait", no_argument, NULL, 'w' },
+		{ "sha256", required_argument, NULL, 'S' },
+		{ "digest", required_argument, NULL, 'D' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int opt;
@@ -139,6 +165,11 @@ int options_parse(const struct command *command, int argc, char **argv, const ch
 		case 'w':
 			ret->wait = true;
 			break;
+		case 'S':
+		case 'D':
+			if (options_digest(ret, opt, optarg) >= 0)
+				goto wrong;
+			break;
 		}
 	}
 	*ret_first = optind;
@@ -153,7 +184,9 @@ wrong:
 void options_free(struct options *options)
 {
 	free(options->mount_options);
+	free(options->digest);
 	options->mount_options = NULL;
+	options->digest = NULL;
 }
 
 int file_info(const char *path, struct wfs_file_info *ret)

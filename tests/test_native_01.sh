@@ -69,7 +69,7 @@ is "$status" 2 "wrong usage has status 2"
 status=0
 wfs nonsense >"$tmp/usage" 2>&1 || status=$?
 is "$status" 2 "so has a command that there is not"
-for command in mounts stat ls fetch prefetch sync invalidate evict pin unpin events; do
+for command in mounts stat ls fetch verify prefetch sync invalidate evict pin unpin events; do
 	wfs "$command" --help >"$tmp/usage" || not_ok "wfs $command --help"
 done
 check "wfsd --help" wfsd --help
@@ -102,9 +102,9 @@ require stop_wfsd
 require start_native
 is "$(fetched "$nginx_url/model/")" 0 "warm after a restart"
 is "$(count_gets)" "$gets" "by no GET"
-is "$(wfs fetch --verify --json "$nginx_url/model/" | tail -n 1 | field fetched)" "$all" \
+is "$(wfs fetch --verify --json "$nginx_url/model/" | tail -n 1 | field checked)" "$all" \
 	"all of it is read back and right"
-is "$(count_gets)" "$gets" "from the cache"
+is "$(count_gets 'bin$')" "$gets" "from the cache"
 
 # ---- a damaged block
 
@@ -114,9 +114,9 @@ done
 sync
 require wfs fetch --verify "$nginx_url/model/"
 at_least "$(wfs stat --json | field counters.blocks_corrupt)" 1 "a damaged block is noticed"
-is "$(count_gets)" $((gets + 3)) "and fetched again, one GET a block"
+is "$(count_gets 'bin$')" $((gets + 3)) "and fetched again, one GET a block"
 require wfs fetch --verify "$nginx_url/model/"
-is "$(count_gets)" $((gets + 3)) "for good"
+is "$(count_gets 'bin$')" $((gets + 3)) "for good"
 
 # ---- evict
 

@@ -154,6 +154,19 @@ int job_fetch(struct connection *connection, const json_t *request, json_t **ret
 	return json_object_get(request, "block") ? -EIO : 0;
 }
 
+int verify_run(struct connection *connection, const json_t *request, json_t **ret_result, char *msg,
+	       size_t msg_size)
+{
+	struct origin *from;
+	struct store *store;
+	int err = server_cached(connection, request, &store, &from, msg, msg_size);
+
+	(void)ret_result;
+	if (!err)
+		origin_unref(from);
+	return err;
+}
+
 json_t *report_json(struct core *core, struct kernel *kernel)
 {
 	(void)core;

@@ -168,13 +168,14 @@ def control():
         '{"command":"stat","mount":1,"path":"a","version":"' + 'v' * 255 + '","block":65536,"size":5}\n',
         '{"command":"stat","mount":1,"path":"","version":"' + 'v' * 256 + '","block":65536}\n',
         '{"command":"sync","mount":1,"path":"a"}\n', '{"command":"sync","mount":2}\n',
+        '{"command":"verify","source":"file:///a","digest":"crc32:352441c2"}\n',
         '{"command":"evict","mount":1}\n', '{"command":"evict","source":"s3://b","path":"x"}\n',
         '{"command":"ls","source":"' + '\u00e9' * 600 + '"}\n', '{"command":"x"}\n', '[]\n', '1\n', '\n',
         '{"command":1}\n', '{"command":"ls","command":"ls"}\n', '[' * 300 + '\n',
         '{"command":"ls","source":"a\\u0000b"}\n', '{"command":"invalidate","mount":2,"source":"s3:'
         + '\u20ac' * 300 + '"}\n{"command":"stat"}\n', '{"command":"stat"}',
     ]
-    words = ['"command":', '"stat"', '"ls"', '"fetch"', '"sync"', '"invalidate"', '"evict"', '"mounts"',
+    words = ['"command":', '"verify"', '"digest"', '"stat"', '"ls"', '"fetch"', '"sync"', '"invalidate"', '"evict"', '"mounts"',
              '"source":', '"path":', '"options":', '"mount":', '"block":', '"version":', '"size":', '"verify":true', '1', '2',
              '"file:///tmp"', '"s3://b"', '\\u0000', '\\ud800', '}\n{', '"\\u20ac"']
     return seeds, words
