@@ -15,6 +15,10 @@ check "a mount is nosuid" [ "${options/,nosuid,/}" != "$options" ]
 check "  and nodev" [ "${options/,nodev,/}" != "$options" ]
 check "  and read-only" [ "${options/,ro,/}" != "$options" ]
 
+# Events name files, which not everybody may list.
+check_fails "events are not for everybody" "only root may follow them" \
+	timeout 20 setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all wfs events
+
 # What nothing in a mount can be: a device, or set-user-ID.
 for mode in 0x2000 0x6000 0x1000 0xc000 0x8800 0x89ed; do
 	tell "file m$mode 1000" >/dev/null
