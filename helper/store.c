@@ -183,12 +183,22 @@ int store_register(struct store *store, struct loop *loop)
 	return count ? loop_keep_files(loop, fds, count) : 0;
 }
 
+void store_index_error(struct store *store, const struct store_dir *dir)
+{
+	if (!index_is_broken(dir->index))
+		return;
+	SCOPED_LOCK(&store->lock);
+	pthread_cond_signal(&store->wake);
+}
+
 int store_lookup(struct store_file *file, uint64_t block, uint64_t *sums, uint32_t units)
 {
 	int err = index_block(file->dir->index, file->id, block, sums, units);
 
-	if (err)
+	if (err) {
+		store_index_error(file->store, file->dir);
 		return -ENOENT;
+	}
 	SCOPED_LOCK(&file->store->lock);
 	return file->dead || store_is_leaving(file->store, file, block) ? -ENOENT : 0;
 }
@@ -197,8 +207,10 @@ int store_lookup_kept(struct store_file *file, uint64_t block, uint64_t *sums, u
 {
 	int err = index_block(file->dir->index, file->id, block, sums, units);
 
-	if (err)
+	if (err) {
+		store_index_error(file->store, file->dir);
 		return -ENOENT;
+	}
 	SCOPED_LOCK(&file->store->lock);
 	return file->dead || store_is_forgotten(file->store->forgets, file, block) ? -ENOENT : 0;
 }
@@ -231,8 +243,9 @@ int store_map(struct store_file *file, uint64_t first, uint64_t count, uint64_t 
 	int err = index_map(file->dir->index, file->id, first, count, store_units, &file->key,
 			    bitmap, sums, ret_sums);
 
-	if (err && err != -ENODEV)
-		return err;
+	/* What the index cannot say is not cached: it is fetched, then. */
+	if (err)
+		store_index_error(store, file->dir);
 	/*
 	 * A block is marked before the object's watches are asked: either it is seen
 	 * here, or the one who asks for the map was seen there.

@@ -26,11 +26,18 @@
 #define STORE_LEAVE_MAX	    (1ULL << 30)
 /* How long a directory rests after an error; not longer than from one cleaning to the next. */
 #define STORE_REST_MS 5000
+/*
+ * An index that its disk fails again and again leaves something behind each time: the rest is
+ * twice as long each time, so many times, until it is found well.
+ */
+#define STORE_REST_DOUBLINGS 6
 
-static uint64_t dir_rest(const struct store *store)
+static uint64_t dir_rest(const struct store *store, const struct store_dir *dir)
 {
 	uint64_t ms = store->cleanup_ms < STORE_REST_MS ? store->cleanup_ms : STORE_REST_MS;
+	unsigned int again = dir->faults > 1 ? dir->faults - 1 : 0;
 
+	ms <<= again < STORE_REST_DOUBLINGS ? again : STORE_REST_DOUBLINGS;
 	return store_now() + ms * 1000000;
 }
 
@@ -479,7 +486,7 @@ static void dir_put_off(struct store *store, struct store_dir *dir, const char *
 	dir->lock_fd = -1;
 	dir->lost = true;
 	dir->ailing = true;
-	dir->rest_ns = dir_rest(store);
+	dir->rest_ns = dir_rest(store, dir);
 }
 
 int store_dir_lock(struct store *store, struct store_dir *dir, char *msg, size_t msg_size)
@@ -532,7 +539,7 @@ void store_dir_rest(struct store *store, struct store_dir *dir, int error, const
 		log_warn("cache %s: %s (%s): nothing is stored there until that has passed",
 			 dir->path, what, strerror(-error));
 	dir->ailing = true;
-	dir->rest_ns = dir_rest(store);
+	dir->rest_ns = dir_rest(store, dir);
 	/* Somebody else's data may have filled the disk: the thread measures it. */
 	store->evict = true;
 	pthread_cond_signal(&store->wake);
@@ -551,9 +558,14 @@ static bool dir_is_there(const struct store_dir *dir)
 
 static void dir_lose(struct store *store, struct store_dir *dir)
 {
+	bool broken = index_is_broken(dir->index);
+
 	pthread_mutex_lock(&store->lock);
 	if (!dir->lost)
-		log_warn("cache %s is gone: nothing is kept there until it is back", dir->path);
+		log_warn(broken ?
+				 "cache %s: the index cannot be read or written: nothing is kept there until that has passed" :
+				 "cache %s is gone: nothing is kept there until it is back",
+			 dir->path);
 	dir->lost = true;
 	dir->ailing = true;
 	store_files_die(store, dir);
@@ -561,13 +573,37 @@ static void dir_lose(struct store *store, struct store_dir *dir)
 	for (struct store_source *source = store->sources; source; source = source->next)
 		source->used[dir->number] = 0;
 	pthread_mutex_unlock(&store->lock);
+	dir->refused = false;
+	dir->faults += broken;
 	index_detach(dir->index);
+}
+
+bool store_dir_is_failed(const struct store_dir *dir)
+{
+	return !dir->lost && index_is_broken(dir->index);
+}
+
+/* Was lost: opens it again, unless its index has failed only a moment ago. */
+static int dir_return(struct store *store, struct store_dir *dir, bool failed, char *msg,
+		      size_t msg_size)
+{
+	int err;
+
+	if (failed && dir->faults > 1) {
+		snprintf(msg, msg_size, "its index has failed again");
+		return -EIO;
+	}
+	err = dir_reopen(store, dir, msg, msg_size);
+	if (err && !dir->refused && !dir_may_pass(err))
+		log_error("%s", msg);
+	dir->refused = err;
+	return err;
 }
 
 bool store_dir_check(struct store *store, struct store_dir *dir)
 {
 	char msg[4096 + 512] = "";
-	bool lost, ailing;
+	bool lost, ailing, failed = false;
 	int err = 0;
 
 	pthread_mutex_lock(&store->lock);
@@ -575,20 +611,23 @@ bool store_dir_check(struct store *store, struct store_dir *dir)
 	ailing = dir->ailing;
 	pthread_mutex_unlock(&store->lock);
 	if (!lost && (!dir_is_there(dir) || index_is_broken(dir->index))) {
+		failed = index_is_broken(dir->index);
 		dir_lose(store, dir);
 		lost = ailing = true;
 	}
 	if (lost)
-		err = dir_reopen(store, dir, msg, sizeof(msg));
+		err = dir_return(store, dir, failed, msg, sizeof(msg));
 	else if (ailing)
 		err = dir_probe(dir->path, dir->fd, msg, sizeof(msg));
+	else
+		dir->faults = 0;
 	if (!err)
 		store_dir_measure(store, dir);
 	pthread_mutex_lock(&store->lock);
 	/* A full disk is as bad as one that fails, until there is room for something. */
 	if (!err && ailing && !dir->used && !dir->capacity)
 		err = -ENOSPC;
-	dir->rest_ns = err ? dir_rest(store) : 0;
+	dir->rest_ns = err ? dir_rest(store, dir) : 0;
 	if (!err && ailing)
 		log_info("cache %s: stores again", dir->path);
 	if (!err)

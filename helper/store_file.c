@@ -250,6 +250,7 @@ static int store_file_find(struct store *store, struct store_file *file)
 		if (err) {
 			log_warn("cache %s: the index cannot be read: %s", dir->path,
 				 strerror(-err));
+			store_index_error(store, dir);
 			/* What is damaged stays so: this object starts anew. */
 			if (err != -EUCLEAN)
 				failed = err;

@@ -31,11 +31,13 @@ struct store_dir {
 	uint64_t configured; /* by capacity= */
 	uint64_t capacity;   /* the same, less where the filesystem has less left */
 	uint64_t used, reserved;
-	uint64_t wanted;   /* of the longest block that did not fit */
-	uint64_t rest_ns;  /* no writes until then, after an error; 0: none */
-	uint64_t stuck_ns; /* eviction found nothing to evict, tried again then */
-	bool lost;	   /* not there, or not fit to be used: tried again after each rest */
-	bool ailing;	   /* has failed since it was last seen to work */
+	uint64_t wanted;     /* of the longest block that did not fit */
+	uint64_t rest_ns;    /* no writes until then, after an error; 0: none */
+	uint64_t stuck_ns;   /* eviction found nothing to evict, tried again then */
+	bool lost;	     /* not there, or not fit to be used: tried again after each rest */
+	bool ailing;	     /* has failed since it was last seen to work */
+	unsigned int faults; /* of its index in a row; the store's thread */
+	bool refused;	     /* opening it again failed, and the log says why; likewise */
 	/* The store's thread. */
 	unsigned int collected; /* directories of data files looked at since it was opened */
 	uint64_t *left;		/* files of sources that are mounted no more, yet to be looked at */
@@ -161,6 +163,8 @@ uint64_t store_now(void);
 bool store_is_leaving(const struct store *store, const struct store_file *file, uint64_t block);
 /* store->lock held. Recorded bytes, of which there are so many more now. */
 void store_account(struct store_dir *dir, struct store_source *source, int64_t bytes);
+/* What the index should have said: if its disk has failed it, the thread looks at that now. */
+void store_index_error(struct store *store, const struct store_dir *dir);
 /* Object bytes of a block; 0 beyond the end. */
 uint64_t store_block_len(uint64_t size, uint32_t block_shift, uint64_t block);
 
@@ -174,6 +178,8 @@ void store_dir_close(struct store_dir *dir);
 void store_dir_measure(struct store *store, struct store_dir *dir);
 /* store->lock held. Rests: nothing is written there for a while. */
 void store_dir_rest(struct store *store, struct store_dir *dir, int error, const char *what);
+/* store->lock held: has its index failed, which store_dir_check() is to see? */
+bool store_dir_is_failed(const struct store_dir *dir);
 /*
  * On the store's thread, no lock held: is it still there? Opens it again if it was lost.
  * True: it can be used.

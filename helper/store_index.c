@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "cleanup.h"
@@ -37,60 +39,150 @@ int index_error(int rc)
 	}
 }
 
-int index_read_begin(struct index *index, MDB_txn **ret)
+void *index_scratch(struct index_txn *txn, size_t size)
 {
-	int rc;
+	struct index_scratch *scratch = calloc(1, sizeof(*scratch) + size);
+
+	if (!scratch)
+		return NULL;
+	scratch->next = txn->scratch;
+	txn->scratch = scratch;
+	return scratch->bytes;
+}
+
+struct index_reading {
+	struct index_read read;
+	int (*fn)(struct index_read *read, void *arg);
+	void *arg;
+};
+
+static int index_read_run(void *arg)
+{
+	struct index_reading *reading = arg;
+	struct index_read *read = &reading->read;
+	int rc = mdb_txn_begin(read->index->env, NULL, MDB_RDONLY, &read->txn);
+
+	if (rc == MDB_PANIC)
+		read->index->broken = true;
+	return rc ? index_error(rc) : reading->fn(read, reading->arg);
+}
+
+int index_read(struct index *index, int (*fn)(struct index_read *read, void *arg), void *arg)
+{
+	struct index_reading reading = { { .index = index }, fn, arg };
+	struct index_read *read = &reading.read;
+	bool left = false;
+	int err = -ENODEV;
 
 	pthread_rwlock_rdlock(&index->map_lock);
-	rc = index->env ? mdb_txn_begin(index->env, NULL, MDB_RDONLY, ret) : ENODEV;
+	if (index->env)
+		err = index->broken ? -EIO : index_guard(index, index_read_run, &reading, &left);
+	/* None of it looks into the map, also if it was left. */
+	if (read->cursor)
+		mdb_cursor_close(read->cursor);
+	if (read->txn)
+		mdb_txn_abort(read->txn);
+	pthread_rwlock_unlock(&index->map_lock);
+	free(read->copy);
+	return err;
+}
+
+int index_read_copy(struct index_read *read, MDB_val *value)
+{
+	if (value->mv_size > read->copy_size) {
+		free(read->copy);
+		read->copy_size = 0;
+		read->copy = malloc(value->mv_size);
+		if (!read->copy)
+			return -ENOMEM;
+		read->copy_size = value->mv_size;
+	}
+	if (value->mv_size)
+		memcpy(read->copy, value->mv_data, value->mv_size);
+	value->mv_data = read->copy;
+	return 0;
+}
+
+struct index_updating {
+	struct index_txn txn;
+	int (*fn)(struct index_txn *txn, void *arg);
+	void *arg;
+};
+
+static int index_update_run(void *arg)
+{
+	struct index_updating *updating = arg;
+	struct index_txn *txn = &updating->txn;
+	struct index *index = txn->index;
+	struct index_totals before = txn->totals;
+	MDB_val key = { 6, "totals" }, value = { sizeof(txn->totals), &txn->totals };
+	int rc = mdb_txn_begin(index->env, NULL, 0, &txn->txn), err;
+
 	if (rc == MDB_PANIC)
 		index->broken = true;
 	if (rc)
-		pthread_rwlock_unlock(&index->map_lock);
+		return index_error(rc);
+	err = updating->fn(txn, updating->arg);
+	if (!err && memcmp(&before, &txn->totals, sizeof(before)))
+		err = index_error(mdb_put(txn->txn, index->meta, &key, &value, 0));
+	if (err) {
+		mdb_txn_abort(txn->txn);
+		return err;
+	}
+	faultpoint(FAULT_COMMIT);
+	rc = mdb_txn_commit(txn->txn);
+	if (rc == EIO || rc == MDB_PANIC)
+		index->broken = true;
 	return index_error(rc);
-}
-
-void index_read_end(struct index *index, MDB_txn *txn)
-{
-	mdb_txn_abort(txn);
-	pthread_rwlock_unlock(&index->map_lock);
 }
 
 static int index_update_locked(struct index *index, int (*fn)(struct index_txn *txn, void *arg),
 			       void *arg)
 {
-	struct index_txn txn = { .index = index, .seq = index->seq };
-	MDB_val key = { 6, "totals" }, value = { sizeof(txn.totals), &txn.totals };
-	struct index_totals before;
-	int rc, err;
+	struct index_updating updating = { { .index = index, .seq = index->seq }, fn, arg };
+	struct index_txn *txn = &updating.txn;
+	int err;
 
 	if (!index->env)
 		return -ENODEV;
-	index_totals(index, &before);
-	txn.totals = before;
-	rc = mdb_txn_begin(index->env, NULL, 0, &txn.txn);
-	if (rc) {
-		index->broken = rc == MDB_PANIC;
-		return index_error(rc);
+	if (index->broken)
+		return -EIO;
+	index_totals(index, &txn->totals);
+	err = index_guard(index, index_update_run, &updating, &index->wreck);
+	while (txn->scratch) {
+		struct index_scratch *scratch = txn->scratch;
+
+		txn->scratch = scratch->next;
+		free(scratch);
 	}
-	err = fn(&txn, arg);
-	if (!err && memcmp(&before, &txn.totals, sizeof(before)))
-		err = index_error(mdb_put(txn.txn, index->meta, &key, &value, 0));
-	if (err) {
-		mdb_txn_abort(txn.txn);
-		return err;
-	}
-	faultpoint(FAULT_COMMIT);
-	rc = mdb_txn_commit(txn.txn);
-	if (rc == EIO || rc == MDB_PANIC)
-		index->broken = true;
-	err = index_error(rc);
 	if (!err) {
-		index->seq = txn.seq;
-		index->files_count = txn.totals.files;
-		index->bytes_count = txn.totals.bytes;
-		index->young_bytes = txn.totals.young;
+		index->seq = txn->seq;
+		index->files_count = txn->totals.files;
+		index->bytes_count = txn->totals.bytes;
+		index->young_bytes = txn->totals.young;
 	}
+	return err;
+}
+
+static int index_grow_run(void *arg)
+{
+	struct index *index = arg;
+
+	return index_error(mdb_env_set_mapsize(index->env, index->map_size * 2));
+}
+
+static int index_grow(struct index *index)
+{
+	bool left = false;
+	int err = -ENODEV;
+
+	/* No transaction may be open while the map grows. */
+	pthread_rwlock_wrlock(&index->map_lock);
+	if (index->env)
+		err = index_guard(index, index_grow_run, index, &left);
+	if (!err)
+		index->map_size *= 2;
+	pthread_rwlock_unlock(&index->map_lock);
 	return err;
 }
 
@@ -104,12 +196,7 @@ int index_update(struct index *index, int (*fn)(struct index_txn *txn, void *arg
 		pthread_rwlock_unlock(&index->map_lock);
 		if (err != -ENOBUFS || index->map_size >= INDEX_MAP_MAX)
 			return err == -ENOBUFS ? -ENOSPC : err;
-		/* No transaction may be open while the map grows. */
-		pthread_rwlock_wrlock(&index->map_lock);
-		err = index_error(mdb_env_set_mapsize(index->env, index->map_size * 2));
-		if (!err)
-			index->map_size *= 2;
-		pthread_rwlock_unlock(&index->map_lock);
+		err = index_grow(index);
 		if (err)
 			return err;
 	}
@@ -137,9 +224,7 @@ static int index_last_seq(struct index_txn *txn)
 	uint64_t border = INDEX_MAIN, seq;
 	MDB_val key, value;
 	MDB_cursor *cursor;
-	int rc = mdb_cursor_open(txn->txn, txn->index->order, &cursor);
-
-	int err;
+	int rc = mdb_cursor_open(txn->txn, txn->index->order, &cursor), err;
 
 	if (rc)
 		return index_error(rc);
@@ -218,55 +303,78 @@ int index_create(struct index **ret)
 	return 0;
 }
 
-static int index_open_env(const char *path, MDB_env **ret, uint64_t *ret_map_size)
-{
-	MDB_env *env = NULL;
+struct index_opening {
+	const char *path;
+	MDB_env *env;
+	uint64_t map_size;
 	MDB_envinfo info;
-	int err = index_error(mdb_env_create(&env));
+};
 
-	if (!err)
-		err = index_error(mdb_env_set_maxdbs(env, 8));
+static int index_open_run(void *arg)
+{
+	struct index_opening *opening = arg;
+	MDB_env *env = opening->env;
+	int err = index_error(mdb_env_set_maxdbs(env, 8));
+
 	if (!err)
 		err = index_error(mdb_env_set_maxreaders(env, INDEX_READERS));
 	if (!err)
 		err = index_error(mdb_env_set_mapsize(env, INDEX_MAP_START));
 	if (!err)
-		err = index_error(mdb_env_open(env, path, MDB_NOTLS | MDB_NORDAHEAD, 0600));
+		err = index_error(
+			mdb_env_open(env, opening->path, MDB_NOTLS | MDB_NORDAHEAD, 0600));
 	if (!err)
-		err = index_error(mdb_env_info(env, &info));
+		err = index_error(mdb_env_info(env, &opening->info));
 	if (!err) {
 		/* Room to grow before the map has to. */
-		*ret_map_size = INDEX_MAP_START;
-		while (*ret_map_size < info.me_mapsize)
-			*ret_map_size *= 2;
-		err = index_error(mdb_env_set_mapsize(env, *ret_map_size));
+		opening->map_size = INDEX_MAP_START;
+		while (opening->map_size < opening->info.me_mapsize)
+			opening->map_size *= 2;
+		err = index_error(mdb_env_set_mapsize(env, opening->map_size));
 	}
-	if (err && env)
-		mdb_env_close(env);
-	else
-		*ret = env;
 	return err;
+}
+
+/* Damaged, rather than not readable now: is the file shorter than it says? */
+static bool index_is_short(struct index *index, const struct index_opening *opening)
+{
+	struct stat st;
+	int fd;
+
+	return !mdb_env_get_fd(index->env, &fd) && !fstat(fd, &st) &&
+	       (uint64_t)st.st_size / (uint64_t)sysconf(_SC_PAGESIZE) <= opening->info.me_last_pgno;
 }
 
 int index_attach(struct index *index, const char *path, char *msg, size_t msg_size)
 {
-	uint64_t map_size = 0;
-	MDB_env *env = NULL;
-	int err = index_open_env(path, &env, &map_size);
+	struct index_opening opening = { .path = path };
+	int locks = -1, err = index_error(mdb_env_create(&opening.env));
+	bool left = false;
 
+	index->broken = false;
+	index_fault_setup();
+	if (!err)
+		err = index_locks_begin(path, &locks);
+	if (!err) {
+		err = index_guard(index, index_open_run, &opening, &left);
+		index_locks_end(path, locks);
+	}
 	if (!err) {
 		pthread_rwlock_wrlock(&index->map_lock);
-		index->env = env;
-		index->map_size = map_size;
+		index->env = opening.env;
+		index->map_size = opening.map_size;
 		index->seq = 0;
-		index->broken = false;
 		index->files_count = 0;
 		index->bytes_count = 0;
 		index->young_bytes = 0;
 		pthread_rwlock_unlock(&index->map_lock);
 		err = index_update(index, index_setup, index);
+		if (err == -EIO && index->wreck && index_is_short(index, &opening))
+			err = -EUCLEAN;
 		if (err)
 			index_detach(index);
+	} else if (opening.env) {
+		mdb_env_close(opening.env);
 	}
 	if (err)
 		snprintf(msg, msg_size,
@@ -284,9 +392,12 @@ void index_detach(struct index *index)
 	index->files_count = 0;
 	index->bytes_count = 0;
 	index->young_bytes = 0;
-	pthread_rwlock_unlock(&index->map_lock);
-	if (env)
+	if (env && index->wreck)
+		index_wreck(env);
+	else if (env)
 		mdb_env_close(env);
+	index->wreck = false;
+	pthread_rwlock_unlock(&index->map_lock);
 }
 
 int index_open(const char *path, struct index **ret, char *msg, size_t msg_size)
@@ -360,19 +471,33 @@ struct index_hash index_hash_source(const char *identity)
 	return (struct index_hash){ digest.low64, digest.high64 };
 }
 
-uint64_t index_bytes(struct index *index)
+static int index_bytes_run(void *arg)
 {
+	struct index *index = ((void **)arg)[0];
+	uint64_t *bytes = ((void **)arg)[1];
 	MDB_envinfo info;
 	MDB_stat stat;
-	int rc;
+	int rc = mdb_env_info(index->env, &info);
+
+	if (!rc)
+		rc = mdb_env_stat(index->env, &stat);
+	if (!rc)
+		*bytes = (info.me_last_pgno + 1) * stat.ms_psize;
+	return 0;
+}
+
+uint64_t index_bytes(struct index *index)
+{
+	uint64_t bytes = 0;
+	void *args[] = { index, &bytes };
+	bool left = false;
 
 	/* What these read lies in the map. */
 	pthread_rwlock_rdlock(&index->map_lock);
-	rc = index->env ? mdb_env_info(index->env, &info) : ENODEV;
-	if (!rc)
-		rc = mdb_env_stat(index->env, &stat);
+	if (index->env && !index->broken)
+		index_guard(index, index_bytes_run, args, &left);
 	pthread_rwlock_unlock(&index->map_lock);
-	return rc ? 0 : (info.me_last_pgno + 1) * stat.ms_psize;
+	return bytes;
 }
 
 uint64_t index_starts(struct index *index)

@@ -28,7 +28,7 @@ static int index_account_source(struct index_txn *txn, const struct index_hash *
 	MDB_val key = { sizeof(*hash), (void *)hash }, value;
 	struct index_source old = { .name = "" };
 	struct index_source_record *record;
-	cleanup_free char *copy = NULL;
+	char *copy;
 	size_t identity_len = strlen(identity), name_len, size;
 	int err = index_error(mdb_get(txn->txn, txn->index->sources, &key, &value));
 
@@ -43,7 +43,7 @@ static int index_account_source(struct index_txn *txn, const struct index_hash *
 	if (identity_len > UINT16_MAX || name_len > UINT16_MAX)
 		return -ENAMETOOLONG;
 	size = sizeof(*record) + identity_len + name_len + 2;
-	copy = calloc(1, size);
+	copy = index_scratch(txn, size);
 	if (!copy)
 		return -ENOMEM;
 	record = (struct index_source_record *)copy;
@@ -75,14 +75,14 @@ static int index_account(struct index_txn *txn, const struct index_file *file, i
 	size_t identity = strlen(file->identity), path = strlen(file->path);
 	size_t version = strlen(file->version), size;
 	struct index_file known;
-	cleanup_free char *copy = NULL;
+	char *copy;
 	bool fresh;
 	int rc;
 
 	if (identity > UINT16_MAX || path > UINT16_MAX || version > UINT16_MAX)
 		return -ENAMETOOLONG;
 	size = sizeof(*record) + identity + path + version + 3;
-	copy = calloc(1, size);
+	copy = index_scratch(txn, size);
 	if (!copy)
 		return -ENOMEM;
 	record = (struct index_file_record *)copy;
@@ -161,7 +161,7 @@ int index_put_block(struct index_txn *txn, const struct index_file *file, uint64
 	struct index_block_key block_key = { htobe64(file->id), htobe64(block) };
 	MDB_val key = { sizeof(block_key), &block_key }, value;
 	struct index_block_record *record, head;
-	cleanup_free char *copy = NULL;
+	char *copy;
 	size_t size = sizeof(*record) + units * sizeof(*sums);
 	int rc = mdb_get(txn->txn, txn->index->blocks, &key, &value), err = 0;
 	bool known = !rc;
@@ -172,7 +172,7 @@ int index_put_block(struct index_txn *txn, const struct index_file *file, uint64
 		err = index_delete_order(txn, head.seq, len);
 	if (err)
 		return err;
-	copy = calloc(1, size);
+	copy = index_scratch(txn, size);
 	if (!copy)
 		return -ENOMEM;
 	record = (struct index_block_record *)copy;
@@ -213,7 +213,7 @@ int index_delete_block(struct index_txn *txn, uint64_t id, uint64_t block, uint6
 	if (!err) {
 		/* Its strings lie in pages that the change may move. */
 		size_t size = strlen(file.identity) + strlen(file.path) + strlen(file.version) + 3;
-		cleanup_free char *text = malloc(size);
+		char *text = index_scratch(txn, size);
 
 		if (!text)
 			return -ENOMEM;
@@ -230,7 +230,7 @@ int index_rotate(struct index_txn *txn, const struct index_block *block, uint64_
 {
 	struct index_block_key block_key = { htobe64(block->id), htobe64(block->block) };
 	MDB_val key = { sizeof(block_key), &block_key }, value;
-	cleanup_free char *copy = NULL;
+	char *copy;
 	struct index_block_record *record, head;
 	int err = index_error(mdb_get(txn->txn, txn->index->blocks, &key, &value));
 
@@ -238,7 +238,7 @@ int index_rotate(struct index_txn *txn, const struct index_block *block, uint64_
 		err = index_block_head(&value, &head);
 	if (err)
 		return err == -ENOENT ? 0 : err;
-	copy = malloc(value.mv_size);
+	copy = index_scratch(txn, value.mv_size);
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, value.mv_data, value.mv_size);
@@ -257,7 +257,7 @@ int index_touch(struct index_txn *txn, uint64_t id, int64_t opened_s)
 {
 	MDB_val key = { sizeof(id), &id }, value;
 	struct index_file known;
-	cleanup_free char *copy = NULL;
+	char *copy;
 	int err = index_error(mdb_get(txn->txn, txn->index->files, &key, &value));
 
 	if (err)
@@ -265,7 +265,7 @@ int index_touch(struct index_txn *txn, uint64_t id, int64_t opened_s)
 	/* No reason to lose what else is noted. */
 	if (index_decode(id, &value, &known))
 		return 0;
-	copy = malloc(value.mv_size);
+	copy = index_scratch(txn, value.mv_size);
 	if (!copy)
 		return -ENOMEM;
 	memcpy(copy, value.mv_data, value.mv_size);
@@ -275,11 +275,11 @@ int index_touch(struct index_txn *txn, uint64_t id, int64_t opened_s)
 }
 
 /* identity and path, a NUL behind each: hashed to be the key, since keys are short. */
-static int index_pin_text(const char *identity, const char *path, char **ret, size_t *ret_size,
-			  XXH128_hash_t *ret_hash)
+static int index_pin_text(struct index_txn *txn, const char *identity, const char *path, char **ret,
+			  size_t *ret_size, XXH128_hash_t *ret_hash)
 {
 	size_t identity_len = strlen(identity), path_len = strlen(path);
-	char *text = malloc(identity_len + path_len + 2);
+	char *text = index_scratch(txn, identity_len + path_len + 2);
 
 	if (!text)
 		return -ENOMEM;
@@ -292,11 +292,11 @@ static int index_pin_text(const char *identity, const char *path, char **ret, si
 
 int index_put_pin(struct index_txn *txn, const char *identity, const char *path)
 {
-	cleanup_free char *text = NULL;
+	char *text;
 	MDB_val key, value;
 	XXH128_hash_t hash;
 	size_t size;
-	int err = index_pin_text(identity, path, &text, &size, &hash);
+	int err = index_pin_text(txn, identity, path, &text, &size, &hash);
 
 	if (err)
 		return err;
@@ -307,11 +307,11 @@ int index_put_pin(struct index_txn *txn, const char *identity, const char *path)
 
 int index_delete_pin(struct index_txn *txn, const char *identity, const char *path)
 {
-	cleanup_free char *text = NULL;
+	char *text;
 	XXH128_hash_t hash;
 	MDB_val key;
 	size_t size;
-	int err = index_pin_text(identity, path, &text, &size, &hash);
+	int err = index_pin_text(txn, identity, path, &text, &size, &hash);
 
 	if (err)
 		return err;

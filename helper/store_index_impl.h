@@ -52,6 +52,7 @@ struct index_block_key {
 struct index {
 	pthread_rwlock_t map_lock; /* held for reading by every transaction; guards env */
 	MDB_env *env;		   /* NULL: not attached */
+	bool wreck;		   /* a change was left in its middle; the store's thread */
 	MDB_dbi keys, files, blocks, order, sources, pins, meta;
 	uint64_t map_size;
 	uint64_t seq; /* the last one, without INDEX_MAIN; the store's thread */
@@ -60,18 +61,41 @@ struct index {
 	_Atomic uint64_t files_count, bytes_count, young_bytes; /* as last committed */
 };
 
+/* Memory that is freed when the transaction ends, however that is. */
+struct index_scratch {
+	struct index_scratch *next;
+	char bytes[] __attribute__((aligned(16)));
+};
+
 struct index_txn {
 	struct index *index;
 	MDB_txn *txn;
+	struct index_scratch *scratch;
 	uint64_t seq;
 	struct index_totals totals;
 };
 
 /* -errno of an LMDB result. */
 int index_error(int rc);
-int index_read_begin(struct index *index, MDB_txn **ret);
-void index_read_end(struct index *index, MDB_txn *txn);
+/* Zeroed; NULL: no memory. */
+void *index_scratch(struct index_txn *txn, size_t size);
 int index_get_file(struct index *index, MDB_txn *txn, uint64_t id, struct index_file *ret);
+
+/* A transaction that only reads. */
+struct index_read {
+	struct index *index;
+	MDB_txn *txn;
+	MDB_cursor *cursor; /* closed with it */
+	char *copy;	    /* freed with it: of what is shown to others */
+	size_t copy_size;
+};
+/*
+ * Runs fn in it. What fn returns, -ENODEV or -EIO. What fn calls may take locks only if it
+ * looks at nothing that lies in the map.
+ */
+int index_read(struct index *index, int (*fn)(struct index_read *read, void *arg), void *arg);
+/* Takes it out of the map, until the next one is taken. */
+int index_read_copy(struct index_read *read, MDB_val *value);
 /* A key of files or order. */
 int index_number(const MDB_val *key, uint64_t *ret);
 /*
@@ -83,5 +107,22 @@ int index_decode(uint64_t id, const MDB_val *value, struct index_file *ret);
 int index_block_head(const MDB_val *value, struct index_block_record *ret);
 /* As index_decode(), of a record that is where its identity's is to be. */
 int index_decode_source(const MDB_val *key, const MDB_val *value, struct index_source *ret);
+
+/* store_index_fault. Has the process hear SIGBUS; for index_guard(). Any thread. */
+void index_fault_setup(void);
+/*
+ * Everything that reads the map is called by this. What fn returns; or -EIO with *ret_left set:
+ * the disk has not given a page of the map, fn was left where it was, and the index is broken.
+ * So fn, and what it calls, has neither lock nor memory of its own while it reads the map.
+ */
+int index_guard(struct index *index, int (*fn)(void *arg), void *arg, bool *ret_left);
+/* An environment that a change was left in the middle of: kept, since it cannot be closed. */
+void index_wreck(MDB_env *env);
+/*
+ * Has LMDB, which opens the index in path in between, take its locks from memory. Nobody else
+ * may open it: the directory is locked.
+ */
+int index_locks_begin(const char *path, int *ret_fd);
+void index_locks_end(const char *path, int fd);
 
 #endif /* WFS_STORE_INDEX_IMPL_H */

@@ -76,67 +76,90 @@ int index_get_file(struct index *index, MDB_txn *txn, uint64_t id, struct index_
 	return err ? err : index_decode(id, &value, ret);
 }
 
+struct index_showing {
+	uint64_t id;
+	const struct index_hash *hash; /* NULL: by id */
+	int (*fn)(void *arg, const struct index_file *file);
+	void *arg;
+};
+
+static int index_show(struct index_read *read, void *arg)
+{
+	struct index_showing *showing = arg;
+	const struct index_hash *hash = showing->hash;
+	MDB_val key = { sizeof(*hash), (void *)hash }, value;
+	struct index_file file;
+	int err = 0;
+
+	if (hash) {
+		err = index_error(mdb_get(read->txn, read->index->keys, &key, &value));
+		if (!err)
+			err = index_number(&value, &showing->id);
+	}
+	key = (MDB_val){ sizeof(showing->id), &showing->id };
+	if (!err)
+		err = index_error(mdb_get(read->txn, read->index->files, &key, &value));
+	if (!err)
+		err = index_read_copy(read, &value);
+	if (!err)
+		err = index_decode(showing->id, &value, &file);
+	return err ? err : showing->fn(showing->arg, &file);
+}
+
 int index_file(struct index *index, uint64_t id,
 	       int (*fn)(void *arg, const struct index_file *file), void *arg)
 {
-	struct index_file file;
-	MDB_txn *txn;
-	int err = index_read_begin(index, &txn);
+	struct index_showing showing = { .id = id, .fn = fn, .arg = arg };
 
-	if (err)
-		return err;
-	err = index_get_file(index, txn, id, &file);
-	if (!err)
-		err = fn(arg, &file);
-	index_read_end(index, txn);
-	return err;
+	return index_read(index, index_show, &showing);
 }
 
 int index_find(struct index *index, const struct index_hash *hash,
 	       int (*fn)(void *arg, const struct index_file *file), void *arg)
 {
-	MDB_val key = { sizeof(*hash), (void *)hash }, value;
-	struct index_file file;
-	uint64_t id;
-	MDB_txn *txn;
-	int err = index_read_begin(index, &txn);
+	struct index_showing showing = { .hash = hash, .fn = fn, .arg = arg };
 
-	if (err)
-		return err;
-	err = index_error(mdb_get(txn, index->keys, &key, &value));
-	if (!err && value.mv_size != sizeof(id))
-		err = -EUCLEAN;
-	if (!err) {
-		memcpy(&id, value.mv_data, sizeof(id));
-		err = index_get_file(index, txn, id, &file);
+	return index_read(index, index_show, &showing);
+}
+
+struct index_iterating {
+	const MDB_dbi *table;
+	int (*fn)(void *arg, const MDB_val *key, const MDB_val *value);
+	void *arg;
+};
+
+static int index_iterate(struct index_read *read, void *arg)
+{
+	const struct index_iterating *iterating = arg;
+	union {
+		uint64_t number;
+		struct index_hash hash;
+	} name;
+	MDB_val key, value;
+	int err = index_error(mdb_cursor_open(read->txn, *iterating->table, &read->cursor));
+
+	while (!err) {
+		err = index_error(mdb_cursor_get(read->cursor, &key, &value, MDB_NEXT));
+		if (!err && key.mv_size > sizeof(name))
+			err = -EUCLEAN;
+		if (!err)
+			err = index_read_copy(read, &value);
+		if (!err) {
+			memcpy(&name, key.mv_data, key.mv_size);
+			key.mv_data = &name;
+			err = iterating->fn(iterating->arg, &key, &value);
+		}
 	}
-	if (!err)
-		err = fn(arg, &file);
-	index_read_end(index, txn);
-	return err;
+	return err == -ENOENT ? 0 : err;
 }
 
 /* Calls fn for each record of a table, until it returns other than 0. */
 static int index_each(struct index *index, const MDB_dbi *table,
 		      int (*fn)(void *arg, const MDB_val *key, const MDB_val *value), void *arg)
 {
-	MDB_cursor *cursor;
-	MDB_val key, value;
-	MDB_txn *txn;
-	int err = index_read_begin(index, &txn);
+	struct index_iterating iterating = { table, fn, arg };
 
-	if (err)
-		return err;
-	err = index_error(mdb_cursor_open(txn, *table, &cursor));
-	if (!err) {
-		while (!err && !(err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_NEXT))))
-			err = fn(arg, &key, &value);
-		if (err == -ENOENT)
-			err = 0;
-		mdb_cursor_close(cursor);
-	}
-	index_read_end(index, txn);
-	return err;
+	return index_read(index, index_iterate, &iterating);
 }
 
 struct index_each {
@@ -247,64 +270,79 @@ static const char *index_block_sums(const MDB_val *value)
 	return (const char *)value->mv_data + sizeof(struct index_block_record);
 }
 
-int index_block(struct index *index, uint64_t id, uint64_t block, uint64_t *sums, uint32_t units)
+struct index_getting {
+	uint64_t id, block, *sums;
+	uint32_t units;
+};
+
+static int index_get_block(struct index_read *read, void *arg)
 {
-	struct index_block_key block_key = { htobe64(id), htobe64(block) };
+	const struct index_getting *getting = arg;
+	struct index_block_key block_key = { htobe64(getting->id), htobe64(getting->block) };
 	MDB_val key = { sizeof(block_key), &block_key }, value;
 	struct index_block_record head;
-	MDB_txn *txn;
-	int err = index_read_begin(index, &txn);
+	int err = index_error(mdb_get(read->txn, read->index->blocks, &key, &value));
 
-	if (err)
-		return err;
-	err = index_error(mdb_get(txn, index->blocks, &key, &value));
 	if (!err)
 		err = index_block_head(&value, &head);
-	if (!err && head.units != units)
+	if (!err && head.units != getting->units)
 		err = -EUCLEAN;
 	if (!err)
-		memcpy(sums, index_block_sums(&value), units * sizeof(*sums));
-	index_read_end(index, txn);
+		memcpy(getting->sums, index_block_sums(&value),
+		       getting->units * sizeof(*getting->sums));
 	return err;
 }
 
-/*
- * Calls fn for the blocks of a file from first on, until it returns other than 0.
- */
-static int index_walk(struct index *index, uint64_t id, uint64_t first,
-		      int (*fn)(void *arg, uint64_t block, const struct index_block_record *head,
-				const char *sums),
-		      void *arg)
+int index_block(struct index *index, uint64_t id, uint64_t block, uint64_t *sums, uint32_t units)
 {
-	struct index_block_key block_key = { htobe64(id), htobe64(first) };
+	struct index_getting getting = { id, block, sums, units };
+
+	return index_read(index, index_get_block, &getting);
+}
+
+/* Of the blocks of a file from first on. sums lie in the map. */
+struct index_walking {
+	uint64_t id, first;
+	int (*fn)(void *arg, uint64_t block, const struct index_block_record *head,
+		  const char *sums);
+	void *arg;
+};
+
+static int index_walk_run(struct index_read *read, void *arg)
+{
+	const struct index_walking *walking = arg;
+	struct index_block_key block_key = { htobe64(walking->id), htobe64(walking->first) };
 	MDB_val key = { sizeof(block_key), &block_key }, value;
 	struct index_block_record head;
-	MDB_cursor *cursor;
-	MDB_txn *txn;
-	int err = index_read_begin(index, &txn);
+	int err = index_error(mdb_cursor_open(read->txn, read->index->blocks, &read->cursor));
 
-	if (err)
-		return err;
-	err = index_error(mdb_cursor_open(txn, index->blocks, &cursor));
-	if (err) {
-		index_read_end(index, txn);
-		return err;
-	}
-	err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE));
+	if (!err)
+		err = index_error(mdb_cursor_get(read->cursor, &key, &value, MDB_SET_RANGE));
 	while (!err) {
 		err = key.mv_size == sizeof(block_key) ? index_block_head(&value, &head) : -EUCLEAN;
 		if (err)
 			break;
 		memcpy(&block_key, key.mv_data, sizeof(block_key));
-		if (be64toh(block_key.id) != id || be64toh(block_key.block) > INDEX_BLOCK_MAX)
+		if (be64toh(block_key.id) != walking->id ||
+		    be64toh(block_key.block) > INDEX_BLOCK_MAX)
 			break;
-		err = fn(arg, be64toh(block_key.block), &head, index_block_sums(&value));
+		err = walking->fn(walking->arg, be64toh(block_key.block), &head,
+				  index_block_sums(&value));
 		if (!err)
-			err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_NEXT));
+			err = index_error(mdb_cursor_get(read->cursor, &key, &value, MDB_NEXT));
 	}
-	mdb_cursor_close(cursor);
-	index_read_end(index, txn);
 	return err == -ENOENT ? 0 : err;
+}
+
+/* Calls fn for the blocks of a file from first on, until it returns other than 0. */
+static int index_walk(struct index *index, uint64_t id, uint64_t first,
+		      int (*fn)(void *arg, uint64_t block, const struct index_block_record *head,
+				const char *sums),
+		      void *arg)
+{
+	struct index_walking walking = { id, first, fn, arg };
+
+	return index_read(index, index_walk_run, &walking);
 }
 
 struct index_mapping {
@@ -376,47 +414,49 @@ int index_file_blocks(struct index *index, uint64_t id, uint64_t first, struct i
 	return err < 0 ? err : (int)list.used;
 }
 
-int index_oldest(struct index *index, uint64_t seq, struct index_block *blocks, size_t max)
-{
-	uint64_t from = seq + 1;
-	MDB_val key = { sizeof(from), &from }, value, block_value;
-	size_t used = 0;
-	MDB_cursor *cursor;
-	MDB_txn *txn;
-	int err = index_read_begin(index, &txn);
+struct index_aging {
+	uint64_t seq;
+	struct index_block *blocks;
+	size_t used, max;
+};
 
-	if (err)
-		return err;
-	err = index_error(mdb_cursor_open(txn, index->order, &cursor));
-	if (err) {
-		index_read_end(index, txn);
-		return err;
-	}
-	err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_SET_RANGE));
-	while (!err && used < max) {
+static int index_age(struct index_read *read, void *arg)
+{
+	struct index_aging *aging = arg;
+	uint64_t from = aging->seq + 1;
+	MDB_val key = { sizeof(from), &from }, value, block_value;
+	int err = index_error(mdb_cursor_open(read->txn, read->index->order, &read->cursor));
+
+	if (!err)
+		err = index_error(mdb_cursor_get(read->cursor, &key, &value, MDB_SET_RANGE));
+	while (!err && aging->used < aging->max) {
 		struct index_block_key block_key;
 		uint64_t number;
 		MDB_val search = { sizeof(block_key), &block_key };
 		struct index_block_record head;
 
 		err = value.mv_size == sizeof(block_key) ? index_number(&key, &number) : -EUCLEAN;
-		if (err || (number ^ seq) & INDEX_MAIN)
+		if (err || (number ^ aging->seq) & INDEX_MAIN)
 			break;
 		memcpy(&block_key, value.mv_data, sizeof(block_key));
-		if (!mdb_get(txn, index->blocks, &search, &block_value) &&
-		    !index_block_head(&block_value, &head)) {
-			blocks[used] = (struct index_block){
+		if (!mdb_get(read->txn, read->index->blocks, &search, &block_value) &&
+		    !index_block_head(&block_value, &head))
+			aging->blocks[aging->used++] = (struct index_block){
 				.id = be64toh(block_key.id),
 				.block = be64toh(block_key.block),
 				.seq = number,
 				.stored_s = head.stored_s,
 				.seen_s = head.seen_s,
 			};
-			used++;
-		}
-		err = index_error(mdb_cursor_get(cursor, &key, &value, MDB_NEXT));
+		err = index_error(mdb_cursor_get(read->cursor, &key, &value, MDB_NEXT));
 	}
-	mdb_cursor_close(cursor);
-	index_read_end(index, txn);
-	return err && err != -ENOENT ? err : (int)used;
+	return err == -ENOENT ? 0 : err;
+}
+
+int index_oldest(struct index *index, uint64_t seq, struct index_block *blocks, size_t max)
+{
+	struct index_aging aging = { seq, blocks, 0, max };
+	int err = index_read(index, index_age, &aging);
+
+	return err ? err : (int)aging.used;
 }

@@ -398,6 +398,8 @@ static bool store_due(const struct store *store, uint64_t *ret_ns)
 	for (size_t i = 0; i < store->dir_count; i++) {
 		uint64_t rest_ns = store->dirs[i].rest_ns;
 
+		if (store_dir_is_failed(&store->dirs[i]))
+			return true;
 		if (rest_ns && rest_ns <= now)
 			return true;
 		if (rest_ns && rest_ns < *ret_ns)
@@ -439,7 +441,7 @@ static void store_evict_all(struct store *store)
 		evict_quota(store, quota);
 }
 
-/* Directories that rest, those whose rest is over, and at times all of them. */
+/* Directories whose rest is over, or whose index failed, and at times all of them. */
 static void store_check_dirs(struct store *store, bool all)
 {
 	bool back = false, usable = false;
@@ -447,11 +449,13 @@ static void store_check_dirs(struct store *store, bool all)
 	for (size_t i = 0; i < store->dir_count; i++) {
 		struct store_dir *dir = &store->dirs[i];
 		uint64_t rest_ns;
+		bool failed;
 
 		pthread_mutex_lock(&store->lock);
 		rest_ns = dir->rest_ns;
+		failed = store_dir_is_failed(dir);
 		pthread_mutex_unlock(&store->lock);
-		if (all ? !rest_ns : rest_ns && rest_ns <= store_now())
+		if (failed || (all ? !rest_ns : rest_ns && rest_ns <= store_now()))
 			back = store_dir_check(store, dir) || back;
 	}
 	pthread_mutex_lock(&store->lock);

@@ -344,6 +344,34 @@ static void test_index_gone(void **state)
 	RIG_UNTIL(data_files() == 1);
 }
 
+/*
+ * The disk below the index's map gives nothing any more: whoever looks reads on, uncached. What
+ * is left of it is no index, and the directory returns when that is removed.
+ */
+static void test_index_fault(void **state)
+{
+	struct object *object;
+	uint64_t a, b;
+
+	(void)state;
+	rig_start(&rig);
+	a = fetch("a");
+	b = fetch("b");
+	object = rig_open(&rig, source, "b", 20);
+	run("truncate -s 8192 %s/index/data.mdb", rig.dir);
+	assert_true(rig_read(&rig, object) == b);
+	assert_true(fetch("a") == a);
+	object_unref(object);
+	RIG_UNTIL(info_of(0).failed);
+	assert_true(fetch("a") == a);
+	assert_int_equal(cached("a"), 0);
+	run("rm %s/index/data.mdb", rig.dir);
+	RIG_UNTIL(!info_of(0).failed);
+	assert_true(fetch("a") == a);
+	assert_int_equal(cached("a"), 5);
+	assert_int_equal(info_of(0).used, 4 * MIB + 5);
+}
+
 /* Two directories: what one cannot take the other does, from the start and while running. */
 static void test_beside(void **state)
 {
@@ -711,7 +739,7 @@ int main(void)
 		TEST(test_symlink),	   TEST(test_opened_while_evicted),
 		TEST(test_slow),	   TEST(test_odd_record),
 		TEST(test_damaged_record), TEST(test_pin_survives),
-		TEST(test_index_gone),
+		TEST(test_index_gone),	   TEST(test_index_fault),
 	};
 
 	log_setup(getenv("VERBOSE") ? LOG_LEVEL_DEBUG : LOG_LEVEL_ERROR, false);
