@@ -60,7 +60,7 @@ enum block_hold {
 	HOLD_WRITING,
 	HOLD_WRITTEN, /* waits to be durable and recorded */
 	HOLD_STORED,  /* to be told to the watches */
-	HOLD_DROPPED, /* the same, given up */
+	HOLD_DROPPED, /* to be offered, and then the same, given up */
 	HOLD_TELLING,
 };
 
@@ -211,6 +211,8 @@ struct source *core_source(struct core *core, struct origin *origin);
 /* object: tell the watches; on a worker's thread, no lock held. */
 void object_tell_stored(struct object *object, struct block *block);
 void object_tell_dropped(struct object *object, struct block *block);
+/* Offers a block that is about to be dropped. */
+void object_offer(struct object *object, struct block *block);
 /* On the store's thread. 0, -EBUSY, or -EAGAIN if cold. */
 int object_tell_evict(struct object *object, uint64_t block, bool cold);
 void object_tell_evicted(struct object *object, uint64_t block);

@@ -98,20 +98,38 @@ void hold_settle(struct block *block)
 		return;
 	block->dropped = block->hold == HOLD_DROPPED;
 	block->hold = HOLD_TELLING;
-	if (block->dropped) {
-		/* Whoever asks from now on gets it anew. */
-		block_unhash(block);
-		counter_add(blocks_dropped, 1);
-	}
 	block->settle_next = worker->settle;
 	worker->settle = block;
 	core_kick(core, worker);
+}
+
+/*
+ * A reader may be faster than the offer, and want what it has not come to yet: it gets that
+ * from the buffer, rather than the whole block once more, and the block is offered again when
+ * that is over. False: there is such a reader.
+ */
+static bool hold_offer(struct block *block)
+{
+	struct core *core = block->object->core;
+
+	object_offer(block->object, block);
+	SCOPED_LOCK(&core->lock);
+	if (block->wants) {
+		block->hold = HOLD_DROPPED;
+		return false;
+	}
+	/* Whoever asks from now on gets it anew. */
+	block_unhash(block);
+	counter_add(blocks_dropped, 1);
+	return true;
 }
 
 void hold_tell(struct block *block)
 {
 	struct core *core = block->object->core;
 
+	if (block->dropped && !hold_offer(block))
+		return;
 	if (block->dropped)
 		object_tell_dropped(block->object, block);
 	else

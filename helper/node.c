@@ -51,31 +51,47 @@ static void watch_dropped(struct object_watch *watch, uint64_t block)
 	told(node, "dropped", block, channel_call(&node->kernel->session, &cmd));
 }
 
+/* In pieces of so many bytes, up to the first of which not all is taken; how many were. */
+static uint32_t offer_pieces(struct node *node, struct wfs_cmd *cmd, uint32_t len, uint32_t piece)
+{
+	uint32_t done = 0;
+
+	while (done < len) {
+		int r;
+
+		cmd->len = len - done < piece ? len - done : piece;
+		r = channel_call(&node->kernel->session, cmd);
+		if (r < (int)cmd->len && piece > WFS_UNIT_SIZE)
+			return done;
+		if (r < 0) {
+			told(node, "offer", cmd->block, r);
+			return len;
+		}
+		cmd->offset += cmd->len;
+		cmd->buf += cmd->len;
+		done += cmd->len;
+	}
+	return len;
+}
+
 static void watch_offer(struct object_watch *watch, uint64_t block, uint64_t offset,
 			const void *bytes, uint32_t len)
 {
 	struct node *node = container_of(watch, struct node, watch);
 	struct session *session = &node->kernel->session;
 	struct wfs_cmd cmd = node_cmd(node, WFS_CMD_OFFER, block);
+	uint32_t done;
 
 	if (!(session->features & WFS_FEATURE_OFFER))
 		return;
-	while (len) {
-		int r;
-
-		cmd.offset = offset;
-		cmd.buf = (uint64_t)((const char *)bytes - session->base);
-		cmd.len = len < WFS_DELIVER_MAX ? len : WFS_DELIVER_MAX;
-		r = channel_call(session, &cmd);
-		if (r < (int)cmd.len) {
-			/* The kernel has no more room: the rest will not be taken either. */
-			told(node, "offer", block, r);
-			return;
-		}
-		bytes = (const char *)bytes + cmd.len;
-		offset += cmd.len;
-		len -= cmd.len;
-	}
+	cmd.offset = offset;
+	cmd.buf = (uint64_t)((const char *)bytes - session->base);
+	done = offer_pieces(node, &cmd, len, WFS_DELIVER_MAX);
+	/*
+	 * The kernel takes a piece by large folios, and none where a small one is already. Most of
+	 * what was read is there, and what follows it is wanted next.
+	 */
+	offer_pieces(node, &cmd, len - done, WFS_UNIT_SIZE);
 }
 
 static int watch_evict(struct object_watch *watch, uint64_t block, bool cold)

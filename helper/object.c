@@ -273,7 +273,7 @@ void object_tell_stored(struct object *object, struct block *block)
 			slot->watch->stored(slot->watch, block->nr, block->sums, block->units);
 }
 
-void object_tell_dropped(struct object *object, struct block *block)
+void object_offer(struct object *object, struct block *block)
 {
 	struct object_slot *slot = NULL;
 	const uint32_t step = 16;
@@ -286,9 +286,16 @@ void object_tell_dropped(struct object *object, struct block *block)
 					   (uint64_t)unit << BUFFER_UNIT_SHIFT,
 					   block_unit(block, unit), block_bytes(block, unit, n));
 		}
+	}
+}
+
+void object_tell_dropped(struct object *object, struct block *block)
+{
+	struct object_slot *slot = NULL;
+
+	while ((slot = object_next_slot(object, slot)))
 		if (slot->watch->dropped)
 			slot->watch->dropped(slot->watch, block->nr);
-	}
 }
 
 int object_tell_evict(struct object *object, uint64_t block, bool cold)

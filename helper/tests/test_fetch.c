@@ -582,6 +582,62 @@ static void test_weak(void **state)
 	object_unref(object);
 }
 
+struct follower {
+	struct object_watch watch;
+	struct object *object;
+	struct rig_want want;
+	_Atomic unsigned int offers, dropped;
+};
+
+/* The kernel takes the beginning; its reader has begun to wait for the end meanwhile. */
+static void follower_offer(struct object_watch *watch, uint64_t block, uint64_t offset,
+			   const void *data, uint32_t len)
+{
+	struct follower *follower = container_of(watch, struct follower, watch);
+
+	(void)data;
+	(void)len;
+	if (!offset && !follower->offers++)
+		rig_want(&rig, &follower->want, follower->object, block, 60, 2, FETCH_DEMAND);
+}
+
+static void follower_dropped(struct object_watch *watch, uint64_t block)
+{
+	struct follower *follower = container_of(watch, struct follower, watch);
+
+	assert_int_equal(block, 0);
+	assert_int_equal(follower->want.done, 1);
+	follower->dropped++;
+}
+
+/* A block that is not kept is fetched once for a reader who is faster than the offer. */
+static void test_offered_late(void **state)
+{
+	struct follower follower = {
+		.watch = { .offer = follower_offer, .dropped = follower_dropped },
+	};
+	uint64_t fetched = counter_get(origin_bytes);
+	struct rig_want want;
+
+	(void)state;
+	faulty_put(&faulty, "/w?etag=none&modified=none", bytes, SIZE);
+	rig_start(&rig);
+	follower.object = rig_open(&rig, faulty.url, "w", 22);
+	assert_int_equal(object_watch(follower.object, &follower.watch), 0);
+	rig_want(&rig, &want, follower.object, 0, 0, 2, FETCH_DEMAND);
+	assert_int_equal(rig_wait(&want), 0);
+	RIG_UNTIL(follower.offers);
+	assert_int_equal(rig_wait(&follower.want), 0);
+	assert_memory_equal(follower.want.copy, bytes + 60 * 65536, 2 * 65536);
+	RIG_UNTIL(follower.dropped == 1);
+	assert_int_equal(counter_get(origin_bytes) - fetched, 4 * MIB);
+	assert_int_equal(follower.offers, 2);
+	object_unwatch(follower.object, &follower.watch);
+	rig_want_free(&want);
+	rig_want_free(&follower.want);
+	object_unref(follower.object);
+}
+
 static void test_stop_in_the_middle(void **state)
 {
 	struct rig_want wants[3];
@@ -651,23 +707,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_cold_held_warm),
-		TEST(test_one_get),
-		TEST(test_neighbours_join),
-		TEST(test_resumes),
-		TEST(test_busy_server),
-		TEST(test_stalls),
-		TEST(test_crowd),
-		TEST(test_all_stall),
-		TEST(test_gives_up),
-		TEST(test_changed),
-		TEST(test_cancel),
-		TEST(test_order),
-		TEST(test_little_memory),
-		TEST(test_corrupt),
-		TEST(test_watch_stored),
-		TEST(test_weak),
-		TEST(test_stop_in_the_middle),
+		TEST(test_cold_held_warm), TEST(test_one_get),	    TEST(test_neighbours_join),
+		TEST(test_resumes),	   TEST(test_busy_server),  TEST(test_stalls),
+		TEST(test_crowd),	   TEST(test_all_stall),    TEST(test_gives_up),
+		TEST(test_changed),	   TEST(test_cancel),	    TEST(test_order),
+		TEST(test_little_memory),  TEST(test_corrupt),	    TEST(test_watch_stored),
+		TEST(test_weak),	   TEST(test_offered_late), TEST(test_stop_in_the_middle),
 		TEST(test_alive),
 	};
 

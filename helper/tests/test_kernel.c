@@ -60,7 +60,8 @@ static struct {
 	uint64_t memory_len;
 	struct asked asked[ASKED_MAX];
 	_Atomic unsigned int count, fetched;
-	unsigned int stored, dropped, offered;
+	unsigned int stored, dropped;
+	unsigned int present; /* of the offered block: units that the page cache has */
 	uint64_t sums[1024];
 	unsigned int sum_count;
 	_Atomic int next_commit; /* refuses the next commit with this errno */
@@ -158,6 +159,18 @@ static int device_deliver(const struct wfs_cmd *cmd)
 	return 0;
 }
 
+/* By the largest folio that fits, which is not taken if something is there already. */
+static int device_offer(const struct wfs_cmd *cmd)
+{
+	unsigned int units = (cmd->len + WFS_UNIT_SIZE - 1) >> WFS_UNIT_SHIFT;
+	unsigned int bits = ((1U << units) - 1) << (cmd->offset >> WFS_UNIT_SHIFT);
+
+	if (device.present & bits)
+		return 0;
+	device.present |= bits;
+	return (int)cmd->len;
+}
+
 static int device_cmd(const struct wfs_cmd *cmd)
 {
 	if (device.dead || cmd->session != SESSION)
@@ -180,8 +193,7 @@ static int device_cmd(const struct wfs_cmd *cmd)
 		pthread_cond_broadcast(&device.changed);
 		return 0;
 	case WFS_CMD_OFFER:
-		device.offered++;
-		return (int)cmd->len;
+		return device_offer(cmd);
 	default:
 		return 0;
 	}
@@ -418,6 +430,7 @@ static int setup(void **state)
 	device.dead = false;
 	device.stored = 0;
 	device.dropped = 0;
+	device.present = 0;
 	device.next_commit = 0;
 	device.next_deliver = 0;
 	snprintf(files, sizeof(files), "/var/tmp/wfs-test-files-XXXXXX");
@@ -693,6 +706,22 @@ static void filled(void **state)
 	assert_int_equal(answer(fill_start(1, 0, 0, 1))->status, -EIO);
 }
 
+/* What is not kept goes to the page cache, beside what a reader has brought there already. */
+static void offered(void **state)
+{
+	char version[257] = "";
+
+	(void)state;
+	rig.config->capacity.bytes = 1;
+	begin_mounted();
+	version_of("one", version);
+	assert_int_equal(ask_open(1, "one", version, SIZE)->status, 0);
+	device.present = 1;
+	check_units(answer(fill_start(1, 0, 0, 1)), 0, 0, 65536);
+	DEVICE_UNTIL(device.dropped == 1);
+	assert_int_equal(device.present, 3);
+}
+
 /* Two nodes of one object, as two mounts have them, and many readers of both. */
 static void shared(void **state)
 {
@@ -825,9 +854,9 @@ static void detached(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(mounted), CASE(resumed), CASE(names),    CASE(malformed),
-		CASE(listed),  CASE(filled),  CASE(shared),   CASE(changed),
-		CASE(refused), CASE(many),    CASE(detached),
+		CASE(mounted), CASE(resumed), CASE(names),   CASE(malformed),
+		CASE(listed),  CASE(filled),  CASE(offered), CASE(shared),
+		CASE(changed), CASE(refused), CASE(many),    CASE(detached),
 	};
 
 	/* Nobody's credentials: neither of who runs this nor of the machine. */
