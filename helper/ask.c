@@ -230,7 +230,7 @@ static int question_ask(struct asker *asker, struct question *question)
 	question->start.run = question_start;
 	question->cancel.run = question_cancel;
 	question->timer.expired = question_timer;
-	retry_start(&question->retry, core_config(asker->core)->retry_budget_ms);
+	retry_start(&question->retry, core_config(asker->core)->retry_budget_ms, 1);
 
 	SCOPED_LOCK(&asker->lock);
 	if (asker->cancelled) {

@@ -17,6 +17,11 @@
 #define FLIGHT_BATCH 16
 /* Where a transfer is taken up again, so that direct reads stay aligned. */
 #define FLIGHT_ALIGN 4096ULL
+/*
+ * A transfer is made at least twice: where the budget is shorter than what it takes to find that
+ * it is stalled, it would be given up without another attempt.
+ */
+#define FLIGHT_AGAIN 1
 /* A transfer without a byte for so long does not count among those of its source. */
 #define FLIGHT_STUCK_NS 1000000000ULL
 
@@ -257,7 +262,7 @@ static void flight_done(void *arg, const struct origin_result *result, uint64_t 
 		counter_add(stalls, 1);
 	flight->base = (flight->base + bytes) & ~(FLIGHT_ALIGN - 1);
 	if (bytes >= FLIGHT_ALIGN)
-		retry_start(&flight->retry, core->config->retry_budget_ms);
+		retry_start(&flight->retry, core->config->retry_budget_ms, FLIGHT_AGAIN);
 	pause = retry_next(&flight->retry, &why);
 	if (pause < 0 || !flight_wanted(flight)) {
 		flight_fail(flight, why.error, why.message);
@@ -335,7 +340,7 @@ void flight_start(struct flight *flight)
 	int err;
 
 	flight->timer.expired = flight_again;
-	retry_start(&flight->retry, flight->worker->core->config->retry_budget_ms);
+	retry_start(&flight->retry, flight->worker->core->config->retry_budget_ms, FLIGHT_AGAIN);
 	if (!flight->from_cache) {
 		flight_read(flight);
 		return;

@@ -25,6 +25,7 @@ struct mount {
 	struct origin *origin;
 	struct names *names;				       /* shared by mounts of one origin */
 	uint64_t negative_ttl_ms, timeout_ms, name_timeout_ms; /* 0: for ever */
+	uint64_t retry_budget_ms;
 	bool stale;
 	atomic_bool unproven; /* said that its origin names no versions */
 	struct mount *next;
@@ -69,6 +70,8 @@ int mount_find(struct kernel *kernel, uint64_t id, struct mount **ret);
 struct mount *mount_next(struct kernel *kernel, uint64_t after);
 void mount_unref(struct mount *mount);
 /* What a name request of this mount may cost. */
+/* How long to try what the kernel waits for so long (0: for ever), at most most_ms. */
+uint64_t mount_budget(const struct mount *mount, uint64_t timeout_ms, uint64_t most_ms);
 void mount_terms(const struct mount *mount, uint64_t ttl_ms, struct names_terms *ret);
 /* The wire form of attributes. */
 void request_attr(const struct origin_attr *attr, struct wfs_attr *ret);

@@ -98,7 +98,7 @@ static void timer_expired(struct loop_timer *timer)
 /* Never answers from inside: what goes wrong at once is told by the timer. */
 static void call_start(struct call *call)
 {
-	retry_start(&call->retry, call->budget_ms);
+	retry_start(&call->retry, call->budget_ms, 0);
 	call->refused = attempt(call);
 	if (call->refused)
 		loop_timer_start(call->loop, &call->timer, 0);

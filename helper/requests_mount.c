@@ -92,14 +92,21 @@ static void mount_add(struct kernel *kernel, struct mount *mount)
 	kernel->mount_count++;
 }
 
+uint64_t mount_budget(const struct mount *mount, uint64_t timeout_ms, uint64_t most_ms)
+{
+	uint64_t budget = timeout_ms ? timeout_ms / 5 * 4 : most_ms;
+
+	if (budget > most_ms)
+		budget = most_ms;
+	return budget < mount->retry_budget_ms ? budget : mount->retry_budget_ms;
+}
+
 void mount_terms(const struct mount *mount, uint64_t ttl_ms, struct names_terms *ret)
 {
-	uint64_t budget = mount->name_timeout_ms ? mount->name_timeout_ms / 5 * 4 : NAME_BUDGET_MS;
-
 	*ret = (struct names_terms){
 		.max_age_ms = ttl_ms,
 		.max_absent_ms = mount->negative_ttl_ms < ttl_ms ? mount->negative_ttl_ms : ttl_ms,
-		.budget_ms = budget < NAME_BUDGET_MS ? budget : NAME_BUDGET_MS,
+		.budget_ms = mount_budget(mount, mount->name_timeout_ms, NAME_BUDGET_MS),
 		.stale = mount->stale,
 	};
 }
@@ -173,6 +180,7 @@ static int mount_create(struct kernel *kernel, uint64_t id, const char *source, 
 	}
 	mount->negative_ttl_ms = option_ms(options, "negative_ttl", 5000);
 	mount->name_timeout_ms = option_ms(options, "name_timeout", 30000);
+	mount->retry_budget_ms = core_config(kernel->core)->retry_budget_ms;
 	mount->timeout_ms = option_ms(options, "timeout", 100000);
 	stale = option(options, "stale", &len);
 	mount->stale = !stale || strncmp(stale, "off", len);

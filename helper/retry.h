@@ -9,10 +9,11 @@ struct origin_result;
 
 struct retry {
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
-	unsigned int attempt;
+	unsigned int attempt, least;
 };
 
-void retry_start(struct retry *retry, uint64_t budget_ms);
+/* least: so many further attempts are made, even if the first one has used the budget up. */
+void retry_start(struct retry *retry, uint64_t budget_ms, unsigned int least);
 /* Milliseconds to wait before the next attempt, or -1: give up. */
 int64_t retry_next(struct retry *retry, const struct origin_result *result);
 

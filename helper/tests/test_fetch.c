@@ -194,6 +194,27 @@ static void test_stalls(void **state)
 }
 
 /* As many transfers as there may be hang: others are served meanwhile. */
+/* A budget that is over when a stall is found out: tried again all the same. */
+static void test_stalls_too_long(void **state)
+{
+	struct rig_want want;
+	struct object *object;
+
+	(void)state;
+	rig.config->retry_budget_ms = 200;
+	rig_start(&rig);
+	object = open_f(22);
+	faulty_fault(
+		&faulty,
+		"{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"stall\", \"after\": 0, \"times\": 1}");
+	rig_want(&rig, &want, object, 0, 0, 64, FETCH_DEMAND);
+	assert_int_equal(rig_wait(&want), 0);
+	assert_memory_equal(want.copy, bytes, 4 * MIB);
+	assert_int_equal(faulty_count(&faulty, "GET", "/f"), 2);
+	rig_want_free(&want);
+	object_unref(object);
+}
+
 static void test_all_stall(void **state)
 {
 	struct rig_want hung[4], want;
@@ -707,12 +728,25 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_cold_held_warm), TEST(test_one_get),	    TEST(test_neighbours_join),
-		TEST(test_resumes),	   TEST(test_busy_server),  TEST(test_stalls),
-		TEST(test_crowd),	   TEST(test_all_stall),    TEST(test_gives_up),
-		TEST(test_changed),	   TEST(test_cancel),	    TEST(test_order),
-		TEST(test_little_memory),  TEST(test_corrupt),	    TEST(test_watch_stored),
-		TEST(test_weak),	   TEST(test_offered_late), TEST(test_stop_in_the_middle),
+		TEST(test_cold_held_warm),
+		TEST(test_one_get),
+		TEST(test_neighbours_join),
+		TEST(test_resumes),
+		TEST(test_busy_server),
+		TEST(test_stalls),
+		TEST(test_stalls_too_long),
+		TEST(test_crowd),
+		TEST(test_all_stall),
+		TEST(test_gives_up),
+		TEST(test_changed),
+		TEST(test_cancel),
+		TEST(test_order),
+		TEST(test_little_memory),
+		TEST(test_corrupt),
+		TEST(test_watch_stored),
+		TEST(test_weak),
+		TEST(test_offered_late),
+		TEST(test_stop_in_the_middle),
 		TEST(test_alive),
 	};
 

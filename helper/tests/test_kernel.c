@@ -538,6 +538,21 @@ static void resumed(void **state)
 	assert_int_equal(answer(ask(unmount, NULL, NULL))->status, 0);
 }
 
+/* With nobody there a name is tried for as long as a transfer is, not for name_timeout=. */
+static void away(void **state)
+{
+	struct timespec start, end;
+
+	(void)state;
+	rig.config->retry_budget_ms = 500;
+	begin();
+	assert_int_equal(ask_mount("http://127.0.0.1:1/x/", "", WFS_REQ_F_RESUME)->status, 0);
+	clock_gettime(CLOCK_MONOTONIC, &start);
+	assert_int_equal(ask_name(WFS_REQ_LOOKUP, "one", NULL)->status, -EIO);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	assert_in_range(end.tv_sec - start.tv_sec, 0, 12);
+}
+
 static void names(void **state)
 {
 	const struct wfs_attr *attr;
@@ -854,9 +869,9 @@ static void detached(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(mounted), CASE(resumed), CASE(names),   CASE(malformed),
-		CASE(listed),  CASE(filled),  CASE(offered), CASE(shared),
-		CASE(changed), CASE(refused), CASE(many),    CASE(detached),
+		CASE(mounted), CASE(resumed), CASE(names),    CASE(away),   CASE(malformed),
+		CASE(listed),  CASE(filled),  CASE(offered),  CASE(shared), CASE(changed),
+		CASE(refused), CASE(many),    CASE(detached),
 	};
 
 	/* Nobody's credentials: neither of who runs this nor of the machine. */
