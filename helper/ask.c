@@ -11,6 +11,7 @@
 #include "config.h"
 #include "core.h"
 #include "counters.h"
+#include "listing.h"
 #include "loop.h"
 #include "retry.h"
 
@@ -297,6 +298,7 @@ int ask_list(struct asker *asker, struct origin *origin, const char *path, ask_e
 	     void *arg, uint64_t *ret_skipped, char *msg, size_t msg_size)
 {
 	cleanup_free char *token = NULL;
+	unsigned int empty = 0;
 	uint64_t skipped = 0;
 	int err;
 
@@ -314,9 +316,14 @@ int ask_list(struct asker *asker, struct origin *origin, const char *path, ask_e
 		for (size_t i = 0; !err && i < question.count; i++)
 			err = fn(arg, &question.entries[i]);
 		skipped += question.skipped;
+		empty = question.count || question.skipped ? 0 : empty + 1;
 		free(token);
 		token = TAKE(question.next_token);
 		question_free_page(&question);
+		if (!err && token && empty >= LISTING_EMPTY_PAGES) {
+			snprintf(msg, msg_size, "%s: %s", *path ? path : "/", LISTING_EMPTY_TEXT);
+			err = -EIO;
+		}
 	} while (!err && token);
 	if (!err)
 		*ret_skipped = skipped;

@@ -24,6 +24,8 @@
 #define CORE_LOOP_ENTRIES 256
 /* How long core_stop() waits for writes that have begun. */
 #define CORE_STOP_S 10
+/* Sources that nobody uses are remembered, with their connections and credentials: so many. */
+#define CORE_SOURCES_IDLE 64
 
 static _Thread_local int core_worker = -1;
 
@@ -311,6 +313,13 @@ void core_stop(struct core *core)
 	}
 }
 
+static void core_source_free(struct source *source)
+{
+	origin_unref(source->origin);
+	free(source->key);
+	free(source);
+}
+
 void core_destroy(struct core *core)
 {
 	if (!core)
@@ -322,9 +331,7 @@ void core_destroy(struct core *core)
 		struct source *source = core->sources;
 
 		core->sources = source->next;
-		origin_unref(source->origin);
-		free(source->key);
-		free(source);
+		core_source_free(source);
 	}
 	if (core->store)
 		store_destroy(core->store);
@@ -440,6 +447,20 @@ static char *core_key(const char *source, char *const *values)
 	return key;
 }
 
+/* core->lock held. To the front: the last ones are those that were asked for longest ago. */
+static void core_source_asked(struct core *core, struct source *source)
+{
+	struct source **link = &core->sources;
+
+	if (core->pumping)
+		return;
+	while (*link != source)
+		link = &(*link)->next;
+	*link = source->next;
+	source->next = core->sources;
+	core->sources = source;
+}
+
 static struct source *core_source_add(struct core *core, struct origin *origin, char *key)
 {
 	struct source *source = calloc(1, sizeof(*source));
@@ -451,6 +472,34 @@ static struct source *core_source_add(struct core *core, struct origin *origin, 
 	source->next = core->sources;
 	core->sources = source;
 	return source;
+}
+
+/*
+ * Those beyond CORE_SOURCES_IDLE, and all that are not handed out any more, whose origin nobody
+ * else has: neither mount, nor command, nor object, so that nothing is queued or under way.
+ * New references come by core->lock only. Without it: an origin's end may take a while.
+ */
+static void core_sources_trim(struct core *core)
+{
+	struct source **link, *source, *gone = NULL;
+	unsigned int idle = 0;
+
+	pthread_mutex_lock(&core->lock);
+	for (link = &core->sources; !core->pumping && (source = *link);) {
+		if (!origin_is_shared(source->origin) &&
+		    (!source->key || ++idle > CORE_SOURCES_IDLE)) {
+			*link = source->next;
+			source->next = gone;
+			gone = source;
+			continue;
+		}
+		link = &source->next;
+	}
+	pthread_mutex_unlock(&core->lock);
+	while ((source = gone)) {
+		gone = source->next;
+		core_source_free(source);
+	}
 }
 
 struct source *core_source(struct core *core, struct origin *origin)
@@ -547,8 +596,10 @@ int core_origin(struct core *core, const char *source, const char *options, stru
 	if (!err) {
 		pthread_mutex_lock(&core->lock);
 		found = core_source_by_key(core, key);
-		if (found)
+		if (found) {
 			origin = origin_ref(found->origin);
+			core_source_asked(core, found);
+		}
 		pthread_mutex_unlock(&core->lock);
 	}
 	if (origin && origin_outdated(origin)) {
@@ -556,8 +607,10 @@ int core_origin(struct core *core, const char *source, const char *options, stru
 		origin_unref(origin);
 		origin = NULL;
 	}
-	if (!err && !origin)
+	if (!err && !origin) {
+		core_sources_trim(core);
 		err = core_origin_create(core, source, values, &origin, msg, msg_size);
+	}
 	if (!err) {
 		SCOPED_LOCK(&core->lock);
 

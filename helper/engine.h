@@ -119,7 +119,7 @@ struct fetch_wait {
 	uint64_t given[]; /* a bit a unit of the block */
 };
 
-/* A source: one origin with its queues. Lives as long as the core. */
+/* A source: one origin with its queues. Lives as long as anybody has the origin, at least. */
 struct source {
 	struct source *next;
 	char *key;	       /* source and settings; NULL: came with an object */
@@ -164,8 +164,9 @@ struct core {
 	pthread_cond_t changed;
 	bool stopping;
 	struct source *sources;
-	unsigned int active; /* transfers */
-	uint64_t starved_ns; /* since when a reader waits for buffer memory, 0: none does */
+	unsigned int pumping; /* walks through the sources, which stay as they are meanwhile */
+	unsigned int active;  /* transfers */
+	uint64_t starved_ns;  /* since when a reader waits for buffer memory, 0: none does */
 	uint64_t prefetch_allowed_ns; /* pace of prefetches */
 	struct block_list writes;     /* HOLD_PENDING */
 	uint64_t writing_bytes;

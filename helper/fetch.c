@@ -407,6 +407,8 @@ static void fetch_pump(struct core *core, struct worker *worker)
 {
 	int begun;
 
+	/* The lock may be given up in between. */
+	core->pumping++;
 	do {
 		begun = 0;
 		for (int why = 0; !begun && why < FETCH_WHYS; why++) {
@@ -420,6 +422,16 @@ static void fetch_pump(struct core *core, struct worker *worker)
 			}
 		}
 	} while (begun > 0);
+	core->pumping--;
+}
+
+static struct block *fetch_first_queued(struct core *core)
+{
+	for (struct source *source = core->sources; source; source = source->next)
+		for (int why = 0; why < FETCH_WHYS; why++)
+			if (source->queue[why].first)
+				return source->queue[why].first;
+	return NULL;
 }
 
 /* Everything queued fails; what the store has yet to write is let go. */
@@ -434,17 +446,13 @@ static void fetch_stop(struct worker *worker)
 	pthread_mutex_lock(&core->lock);
 	while (core->writes.first)
 		hold_drop(core, 1);
-	for (struct source *source = core->sources; source; source = source->next) {
-		for (int why = 0; why < FETCH_WHYS; why++) {
-			while ((block = source->queue[why].first)) {
-				block_list_remove(block);
-				counter_sub(queued_blocks, 1);
-				block_fail(block, -ECANCELED, "the daemon is stopping");
-				block->state = BLOCK_HELD;
-				block_deliver(block);
-				block_put(block);
-			}
-		}
+	while ((block = fetch_first_queued(core))) {
+		block_list_remove(block);
+		counter_sub(queued_blocks, 1);
+		block_fail(block, -ECANCELED, "the daemon is stopping");
+		block->state = BLOCK_HELD;
+		block_deliver(block);
+		block_put(block);
 	}
 	if (!worker->flying && !worker->start && !worker->cancelled) {
 		worker->cancelled = true;

@@ -298,27 +298,28 @@ void kernel_each_mount(struct kernel *kernel,
 
 int kernel_invalidate(struct kernel *kernel, uint64_t id, const char *source, const char *path)
 {
-	uint64_t ids[256];
+	struct mount *mount;
+	uint64_t after = 0;
 	int count = 0;
 
-	pthread_mutex_lock(&kernel->lock);
-	for (struct mount *mount = kernel->mounts; mount; mount = mount->next) {
-		if (id ? mount->id != id : source && strcmp(mount->source, source))
-			continue;
-		names_invalidate(mount->names, path);
-		if ((size_t)count < ARRAY_SIZE(ids))
-			ids[count++] = mount->id;
-	}
-	pthread_mutex_unlock(&kernel->lock);
-	for (int i = 0; i < count; i++) {
+	while ((mount = mount_next(kernel, after))) {
 		struct wfs_cmd cmd = channel_op(WFS_CMD_INVALIDATE);
 		int r;
 
-		cmd.node = ids[i];
+		after = mount->id;
+		if (id ? mount->id != id : source && strcmp(mount->source, source)) {
+			mount_unref(mount);
+			continue;
+		}
+		/* Ours first: the kernel asks again for what it forgets. */
+		names_invalidate(mount->names, path);
+		cmd.node = mount->id;
 		r = channel_call_with(&kernel->session, &cmd, path, strlen(path));
 		if (r < 0 && r != -ENOENT)
 			log_warn("mount %llu: names could not be invalidated: %s",
-				 (unsigned long long)ids[i], strerror(-r));
+				 (unsigned long long)mount->id, strerror(-r));
+		mount_unref(mount);
+		count++;
 	}
 	return count;
 }

@@ -16,6 +16,10 @@
 #include <stddef.h>
 #include <sys/types.h>
 
+/* So many pages in a row with nothing in them, and there are said to be more: it never ends. */
+#define LISTING_EMPTY_PAGES 1000
+#define LISTING_EMPTY_TEXT  "the server goes on sending pages of the listing with nothing in them"
+
 struct listing;
 struct origin_attr;
 struct origin_entry;

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "cleanup.h"
 #include "config.h"
@@ -472,12 +474,50 @@ static int metrics_address(const char *text, struct sockaddr_storage *ret)
 	return 0;
 }
 
+/* By ourselves: of what keeps it from being served the library says nothing. */
+static int metrics_listen(const struct sockaddr_storage *address, int *ret_fd)
+{
+	bool six = address->ss_family == AF_INET6;
+	socklen_t len = six ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
+	int fd = socket(address->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	const int on = 1;
+
+	if (fd < 0)
+		return -errno;
+	/* Connections of a daemon before this one may linger. */
+	if (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) ||
+	    (six && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on))) ||
+	    bind(fd, (const struct sockaddr *)address, len) || listen(fd, SOMAXCONN)) {
+		int err = -errno;
+
+		close(fd);
+		return err;
+	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static const char *metrics_advice(int error)
+{
+	switch (error) {
+	case -EADDRINUSE:
+		return "; another process listens there: stop it or change [metrics] listen";
+	case -EADDRNOTAVAIL:
+		return "; this machine has no such address: change [metrics] listen";
+	case -EACCES:
+		return "; ports below 1024 are not for everybody: choose another one in [metrics] listen";
+	default:
+		return "";
+	}
+}
+
 int metrics_create(const struct config *config, struct core *core, struct kernel *kernel,
 		   struct metrics **ret, char *msg, size_t msg_size)
 {
 	struct sockaddr_storage address;
 	unsigned int flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL;
 	struct metrics *metrics;
+	int fd, err;
 
 	*ret = NULL;
 	if (!*config->listen)
@@ -486,22 +526,31 @@ int metrics_create(const struct config *config, struct core *core, struct kernel
 		snprintf(msg, msg_size, "[metrics] listen is not ADDRESS:PORT: %s", config->listen);
 		return -EINVAL;
 	}
+	err = metrics_listen(&address, &fd);
+	if (err) {
+		snprintf(msg, msg_size, "cannot serve metrics at %s: %s%s", config->listen,
+			 strerror(-err), metrics_advice(err));
+		return err;
+	}
 	metrics = calloc(1, sizeof(*metrics));
-	if (!metrics)
+	if (!metrics) {
+		close(fd);
 		return -ENOMEM;
+	}
 	metrics->core = core;
 	metrics->kernel = kernel;
 	if (address.ss_family == AF_INET6)
 		flags |= MHD_USE_IPv6;
+	/* Takes the descriptor. */
 	metrics->daemon = MHD_start_daemon(flags, 0, NULL, NULL, metrics_answer, metrics,
-					   MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address,
+					   MHD_OPTION_LISTEN_SOCKET, fd,
 					   MHD_OPTION_CONNECTION_LIMIT, 16u,
 					   MHD_OPTION_CONNECTION_TIMEOUT, 10u, MHD_OPTION_END);
 	if (!metrics->daemon) {
-		snprintf(msg, msg_size, "cannot serve metrics at %s: %s", config->listen,
-			 strerror(errno));
+		snprintf(msg, msg_size, "cannot serve metrics at %s: its thread cannot be started",
+			 config->listen);
 		free(metrics);
-		return -EADDRINUSE;
+		return -EAGAIN;
 	}
 	*ret = metrics;
 	return 0;

@@ -640,11 +640,16 @@ void names_answer_list(struct names *names, struct call *call, const struct orig
 		;
 	if (!r && !listing_complete(listing) && listing_bytes(listing) > names->limit)
 		r = -ENOMEM; /* in no order and too large */
+	call->empty = count || skipped ? 0 : call->empty + 1;
+	if (!r && next_token && call->empty >= LISTING_EMPTY_PAGES)
+		r = -EIO;
 	if (r) {
 		struct origin_result failed = {
 			.error = r,
 			.message =
-				"the directory is too large to be listed in the memory for names",
+				r == -EIO ?
+					LISTING_EMPTY_TEXT :
+					"the directory is too large to be listed in the memory for names",
 		};
 
 		pthread_mutex_unlock(&names->lock);

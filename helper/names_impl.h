@@ -62,6 +62,7 @@ struct call {
 	struct waiter *waiters;
 	struct record *record; /* CALL_LIST */
 	size_t page;	       /* CALL_LIST: which one is asked for */
+	unsigned int empty;    /* CALL_LIST: pages in a row with nothing in them */
 	char path[];
 };
 

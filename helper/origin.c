@@ -74,6 +74,11 @@ void origin_unref(struct origin *origin)
 	}
 }
 
+bool origin_is_shared(struct origin *origin)
+{
+	return atomic_load_explicit(&origin->refs, memory_order_acquire) > 1;
+}
+
 const char *origin_identity(struct origin *origin)
 {
 	return origin->identity;

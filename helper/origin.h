@@ -85,6 +85,8 @@ int origin_create(const char *source, const struct origin_settings *settings, st
 		  char *msg, size_t msg_size);
 struct origin *origin_ref(struct origin *origin);
 void origin_unref(struct origin *origin);
+/* Has anybody a reference but the one who asks, who has one? */
+bool origin_is_shared(struct origin *origin);
 
 /*
  * A string that tells apart what is stored under one path: endpoint, bucket and

@@ -54,6 +54,7 @@ Kinds of faults and what they take:
     headers       headers {}                  sets (or, null, removes) lines of the answer
     redirect      to, code                    elsewhere
     corrupt       at                          one byte of the file is another
+    endless                                   S3: pages of a listing with nothing in them
 """
 import argparse
 import base64
@@ -604,12 +605,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             elif not after or raw(key[:end + 1]) > raw(unquote(after)):
                 items.setdefault(key[:end + 1], None)
         page, more = list(items)[:limit], len(items) > limit
+        if self.fault.get("kind") == "endless":
+            page, more = [], True
         out = ['<?xml version="1.0" encoding="UTF-8"?>',
                '<ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">',
                f"<Name>{bucket}</Name><Prefix>{encode(prefix)}</Prefix>",
                f"<IsTruncated>{str(more).lower()}</IsTruncated>"]
         if more:
-            token = urllib.parse.quote(raw(page[-1]))
+            token = urllib.parse.quote(raw(page[-1])) if page else str(int(after or 0) + 1)
             out.append(f"<NextContinuationToken>{token}</NextContinuationToken>")
         for name in page:
             file = items[name]

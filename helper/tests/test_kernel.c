@@ -553,6 +553,16 @@ static void away(void **state)
 	assert_in_range(end.tv_sec - start.tv_sec, 0, 12);
 }
 
+/* All of them, however many there are. */
+static void invalidated(void **state)
+{
+	(void)state;
+	begin();
+	for (int i = 0; i < 300; i++)
+		assert_int_equal(ask_mount(source, "", WFS_REQ_F_RESUME)->status, 0);
+	assert_int_equal(kernel_invalidate(kernel, 0, source, ""), 300);
+}
+
 static void names(void **state)
 {
 	const struct wfs_attr *attr;
@@ -869,9 +879,9 @@ static void detached(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		CASE(mounted), CASE(resumed), CASE(names),    CASE(away),   CASE(malformed),
-		CASE(listed),  CASE(filled),  CASE(offered),  CASE(shared), CASE(changed),
-		CASE(refused), CASE(many),    CASE(detached),
+		CASE(mounted),	 CASE(resumed), CASE(names),  CASE(away),     CASE(invalidated),
+		CASE(malformed), CASE(listed),	CASE(filled), CASE(offered),  CASE(shared),
+		CASE(changed),	 CASE(refused), CASE(many),   CASE(detached),
 	};
 
 	/* Nobody's credentials: neither of who runs this nor of the machine. */

@@ -490,6 +490,16 @@ static void listed_nothing(void **state)
 	assert_int_equal(list.total, 0);
 }
 
+/* Nothing, and more to come, for ever: an error, and not asked for ever. */
+static void listed_nothing_for_ever(void **state)
+{
+	(void)state;
+	fake.per_page = 0;
+	fake.pages = 4000;
+	assert_int_equal(readdir_part("d", "", 10, &hour), -EIO);
+	assert_int_equal(fake.lists, LISTING_EMPTY_PAGES);
+}
+
 static void continued_elsewhere(void **state)
 {
 	(void)state;
@@ -769,6 +779,7 @@ int main(void)
 		CASE(older_answer_after_attempts),
 		CASE(listed),
 		CASE(listed_nothing),
+		CASE(listed_nothing_for_ever),
 		CASE(continued_elsewhere),
 		CASE(sorted),
 		CASE(odd_names),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
+#include <arpa/inet.h>
 #include <jansson.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,9 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 #include "engine.h"
+#include "metrics.h"
 #include "server_impl.h"
 
 static struct core core;
@@ -77,11 +81,41 @@ static void long_sentences(void **state)
 	}
 }
 
+/* Why metrics cannot be served there: an address that is taken, one that is not this machine's. */
+static void metrics_address(void **state)
+{
+	char text[64];
+	struct config config = { .listen = text };
+	struct sockaddr_in address = { .sin_family = AF_INET,
+				       .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t len = sizeof(address);
+	int taken = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	struct metrics *metrics = NULL;
+	char msg[512] = "";
+
+	(void)state;
+	assert_int_equal(bind(taken, (struct sockaddr *)&address, len), 0);
+	assert_int_equal(listen(taken, 1), 0);
+	assert_int_equal(getsockname(taken, (struct sockaddr *)&address, &len), 0);
+	snprintf(text, sizeof(text), "127.0.0.1:%u", ntohs(address.sin_port));
+	assert_int_equal(metrics_create(&config, &core, NULL, &metrics, msg, sizeof(msg)),
+			 -EADDRINUSE);
+	assert_non_null(strstr(msg, "another process"));
+	close(taken);
+	assert_int_equal(metrics_create(&config, &core, NULL, &metrics, msg, sizeof(msg)), 0);
+	metrics_destroy(metrics);
+	snprintf(text, sizeof(text), "192.0.2.1:9419");
+	assert_int_equal(metrics_create(&config, &core, NULL, &metrics, msg, sizeof(msg)),
+			 -EADDRNOTAVAIL);
+	assert_non_null(strstr(msg, "no such address"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(requests),
 		cmocka_unit_test(long_sentences),
+		cmocka_unit_test(metrics_address),
 	};
 	struct config *config;
 	int result;
