@@ -1,73 +1,22 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <inttypes.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/socket.h>
 
 #include "cleanup.h"
-#include "endpoint.h"
-#include "http.h"
+#include "http_impl.h"
 #include "http_url.h"
-#include "origin_impl.h"
 #include "validator.h"
 
 #define CONNECT_TIMEOUT_MS 5000
 #define STALL_TIMEOUT_MS   10000
 #define REDIRECTS_MAX	   8
-#define ERROR_BODY_MAX	   (64u << 10)
 /* libcurl receives into this much before it hands on. */
 #define RECEIVE_BYTES (512L << 10)
-/* A server that ignores Range sends the head of the file as well: so much is skipped. */
-#define SKIP_MAX (64u << 20)
-/* How often TCP is asked during one transfer; once after each head in any case. */
-#define LOOK_NS 200000000u
-
-struct http_call {
-	const struct http_client *client;
-	struct loop *loop;
-	CURL *easy;
-	char *url, *what;
-	char *origin_url; /* of the first request, for comparison; NULL: not redirected */
-	struct curl_slist *headers, *secrets, *sent;
-	bool head, ranged, in_multi, stop_at_slash, to_slash, resolved_again;
-	struct origin_attr attr;
-	void (*progress)(void *arg, uint64_t bytes);
-	void (*done)(void *arg, struct http_answer *answer);
-	void *arg;
-
-	char *dst;
-	uint64_t offset, len;
-	uint64_t got;	   /* bytes at dst */
-	uint64_t skip;	   /* bytes to pass over first: the server ignored Range */
-	uint64_t reported; /* by progress() */
-	bool accepted;	   /* the head was found good for dst */
-	bool complete;	   /* the rest of the body is not wanted */
-
-	char *body;
-	size_t body_len, body_size, body_max;
-	bool body_cut;
-
-	struct http_reply reply;
-	bool in_body;		     /* trailers are no headers */
-	struct origin_result result; /* set while receiving: ends the transfer */
-	char text[ORIGIN_MESSAGE_MAX];
-	char curl_text[CURL_ERROR_SIZE];
-
-	unsigned int redirects;
-	struct endpoint *endpoint; /* of url; NULL: no memory */
-	uint64_t begin_ns;
-	uint64_t asked_ns; /* when the request was sent; 0: its answer has begun */
-	uint64_t look_ns;  /* when TCP was asked last */
-	uint64_t last_ns;  /* of the last byte; 0: not connected */
-	struct loop_timer stall, report;
-	bool reporting, cancelled;
-};
 
 int http_client_init(struct http_client *client, struct origin *origin,
 		     const struct origin_settings *settings)
@@ -149,68 +98,6 @@ static void count(struct http_call *call, uint64_t ns, int error)
 	}
 }
 
-/* Only while libcurl has the connection, so that it is surely this one. */
-static void look(struct http_call *call)
-{
-	call->look_ns = loop_now_ns();
-	if (call->endpoint)
-		endpoint_look(call->endpoint, loop_curl_fd(call->easy));
-}
-
-/* Receiving: callbacks of libcurl's. */
-
-/* Whether the head that came goes with what was asked; false: result says why not. */
-static bool accept_head(struct http_call *call)
-{
-	const struct http_reply *reply = &call->reply;
-
-	if (reply->status == 206) {
-		uint64_t announced;
-
-		if (!reply->has_range || reply->range_first != call->offset ||
-		    reply->range_last - reply->range_first >= call->len) {
-			origin_fail(&call->result, call->text, -EIO, true,
-				    "%s: the server sent another range than bytes %" PRIu64
-				    " to %" PRIu64,
-				    call->what, call->offset, call->offset + call->len - 1);
-			return false;
-		}
-		announced = reply->range_last - reply->range_first + 1;
-		if (reply->has_length && reply->length != announced) {
-			origin_fail(&call->result, call->text, -EIO, true,
-				    "%s: the server announced %" PRIu64
-				    " bytes for a range of %" PRIu64,
-				    call->what, reply->length, announced);
-			return false;
-		}
-		/* Less than asked is the server's right; the caller asks for the rest. */
-		call->len = announced;
-	} else {
-		call->skip = call->offset;
-	}
-
-	switch (validator_check(&call->attr, reply)) {
-	case VALIDATOR_SAME:
-		break;
-	case VALIDATOR_CHANGED:
-		origin_fail(&call->result, call->text, -ESTALE, false, "%s changed on the server",
-			    call->what);
-		return false;
-	case VALIDATOR_UNKNOWN:
-		origin_fail(&call->result, call->text, -EIO, false,
-			    "%s: the server does not say which version it sent", call->what);
-		return false;
-	}
-
-	if (reply->status != 206 && call->offset + call->len > SKIP_MAX) {
-		origin_fail(&call->result, call->text, -EIO, false,
-			    "%s: the server does not answer ranged requests, which files beyond %u MiB need",
-			    call->what, SKIP_MAX >> 20);
-		return false;
-	}
-	return true;
-}
-
 int http_same_version(struct http_answer *answer, const struct origin_attr *attr)
 {
 	switch (validator_check(attr, answer->reply)) {
@@ -226,121 +113,6 @@ int http_same_version(struct http_answer *answer, const struct origin_attr *attr
 		break;
 	}
 	return answer->result.error;
-}
-
-static size_t to_dst(struct http_call *call, const char *data, size_t len)
-{
-	size_t n = len, copied = 0;
-
-	if (!call->accepted) {
-		if (!accept_head(call))
-			return CURL_WRITEFUNC_ERROR;
-		call->accepted = true;
-	}
-	if (call->skip) {
-		size_t skipped = call->skip < n ? (size_t)call->skip : n;
-
-		call->skip -= skipped;
-		data += skipped;
-		n -= skipped;
-	}
-	if (call->got + n > call->len) {
-		if (call->reply.status == 206) {
-			origin_fail(&call->result, call->text, -EIO, true,
-				    "%s: the server sent more than the range of %" PRIu64 " bytes",
-				    call->what, call->len);
-			/* None of it is trusted. */
-			call->got = 0;
-			return CURL_WRITEFUNC_ERROR;
-		}
-		n = (size_t)(call->len - call->got);
-		call->complete = true;
-	}
-	copied = n;
-	memcpy(call->dst + call->got, data, copied);
-	call->got += copied;
-	/* Bytes are reported, in one go, once libcurl has returned. */
-	/* Without a length the end is yet to show whether the answer is what it says. */
-	if (copied && call->progress && call->reply.has_length && !call->report.at_ns)
-		loop_timer_start(call->loop, &call->report, 0);
-	return call->complete ? CURL_WRITEFUNC_ERROR : len;
-}
-
-static size_t to_body(struct http_call *call, const char *data, size_t len, size_t limit)
-{
-	if (len > limit - call->body_len) {
-		call->body_cut = true;
-		call->complete = true;
-		return CURL_WRITEFUNC_ERROR;
-	}
-	if (call->body_len + len + 1 > call->body_size) {
-		size_t size = call->body_size ? call->body_size : 4096;
-		char *grown;
-
-		while (size < call->body_len + len + 1)
-			size *= 2;
-		grown = realloc(call->body, size);
-		if (!grown) {
-			origin_fail(&call->result, call->text, -ENOMEM, true, "out of memory");
-			return CURL_WRITEFUNC_ERROR;
-		}
-		call->body = grown;
-		call->body_size = size;
-	}
-	memcpy(call->body + call->body_len, data, len);
-	call->body_len += len;
-	call->body[call->body_len] = '\0';
-	return len;
-}
-
-static size_t on_write(char *data, size_t size, size_t items, void *arg)
-{
-	struct http_call *call = arg;
-	size_t len = size * items;
-
-	call->in_body = true;
-	call->last_ns = loop_now_ns();
-	if (call->last_ns - call->look_ns > LOOK_NS)
-		look(call);
-	if (call->reply.status / 100 == 3)
-		return len;
-	if (call->reply.status / 100 != 2)
-		return to_body(call, data, len, ERROR_BODY_MAX);
-	if (call->ranged)
-		return to_dst(call, data, len);
-	return to_body(call, data, len, call->body_max);
-}
-
-/*
- * A server that sends head and body apart, with Nagle's algorithm on, holds the body
- * until the head is acknowledged: radosgw does so as it comes. At once, then, rather
- * than after the 40 ms of a delayed acknowledgement.
- */
-static void acknowledge(struct http_call *call)
-{
-	int fd = loop_curl_fd(call->easy), on = 1;
-
-	if (fd >= 0)
-		setsockopt(fd, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof(on));
-}
-
-static size_t on_header(char *data, size_t size, size_t items, void *arg)
-{
-	struct http_call *call = arg;
-
-	call->last_ns = loop_now_ns();
-	if (call->endpoint && call->asked_ns) {
-		call->endpoint->answers++;
-		call->endpoint->latency_ns += call->last_ns - call->asked_ns;
-	}
-	call->asked_ns = 0;
-	if (!call->in_body)
-		http_reply_line(&call->reply, data, size * items);
-	if (size * items <= 2) {
-		acknowledge(call);
-		look(call);
-	}
-	return size * items;
 }
 
 static int on_socket_made(void *arg, curl_socket_t fd, curlsocktype purpose)
@@ -465,8 +237,8 @@ static void by_status(struct http_call *call)
 static void by_length(struct http_call *call)
 {
 	if (call->ranged && call->reply.status == 206 && !call->accepted) {
-		/* A body of no bytes never came to to_dst(). */
-		if (!accept_head(call))
+		/* A body of no bytes never came to http_receive_bytes(). */
+		if (!http_receive_accept(call))
 			return;
 	}
 	if (call->ranged && call->got < call->len)
@@ -534,7 +306,7 @@ static void on_stall(struct loop_timer *timer)
 		loop_timer_start(call->loop, timer, limit_ms - idle_ms);
 		return;
 	}
-	look(call);
+	http_receive_look(call);
 	loop_curl_remove(call->loop, call->easy);
 	call->in_multi = false;
 	origin_fail(&call->result, call->text, -ETIMEDOUT, true,
@@ -602,9 +374,9 @@ static int send_request(struct http_call *call)
 	SET(CURLOPT_BUFFERSIZE, RECEIVE_BYTES);
 	SET(CURLOPT_CONNECTTIMEOUT_MS, call->client->connect_timeout_ms);
 	SET(CURLOPT_ERRORBUFFER, call->curl_text);
-	SET(CURLOPT_HEADERFUNCTION, on_header);
+	SET(CURLOPT_HEADERFUNCTION, http_receive_header);
 	SET(CURLOPT_HEADERDATA, call);
-	SET(CURLOPT_WRITEFUNCTION, on_write);
+	SET(CURLOPT_WRITEFUNCTION, http_receive_bytes);
 	SET(CURLOPT_WRITEDATA, call);
 	SET(CURLOPT_PREREQFUNCTION, on_connected);
 	SET(CURLOPT_PREREQDATA, call);

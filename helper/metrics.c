@@ -517,7 +517,7 @@ int metrics_create(const struct config *config, struct core *core, struct kernel
 	struct sockaddr_storage address;
 	unsigned int flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL;
 	struct metrics *metrics;
-	int fd, err;
+	int fd = -1, err;
 
 	*ret = NULL;
 	if (!*config->listen)

@@ -6,12 +6,12 @@
 COMMON_OBJS := \
 	loop.o loop_uring.o loop_epoll.o loop_pool.o loop_curl.o retry.o \
 	origin.o origin_path.o endpoint.o validator.o crc.o digest.o offers.o \
-	http.o http_url.o http_reply.o http_index.o origin_http.o \
+	http.o http_receive.o http_url.o http_reply.o http_index.o origin_http.o \
 	origin_s3.o s3_request.o s3_xml.o sigv4.o inifile.o \
 	credentials.o credentials_wait.o credentials_text.o credentials_profile.o credentials_sts.o \
 	credentials_metadata.o credentials_http.o \
 	origin_file.o \
-	listing.o names.o names_call.o \
+	listing.o names.o names_record.o names_call.o \
 	log.o counters.o config.o buffers.o \
 	core.o object.o block.o fetch.o flight.o hold.o usage.o faultpoint.o \
 	store.o store_read.o store_dir.o store_source.o store_collect.o store_file.o store_io.o \
