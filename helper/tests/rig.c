@@ -2,12 +2,14 @@
 #include "rig.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <xxhash.h>
 #include <cmocka.h>
@@ -174,4 +176,126 @@ uint64_t rig_read(struct rig *rig, struct object *object)
 	hash = XXH64_digest(state);
 	XXH64_freeState(state);
 	return hash;
+}
+
+char *rig_bytes(size_t size, unsigned int seed)
+{
+	char *bytes = malloc(size ? size : 1);
+
+	assert_non_null(bytes);
+	for (size_t i = 0; i < size; i++)
+		bytes[i] = (char)rand_r(&seed);
+	return bytes;
+}
+
+void rig_source_create(struct rig_source *source)
+{
+	snprintf(source->dir, sizeof(source->dir), "/var/tmp/wfs-test-source-XXXXXX");
+	assert_non_null(mkdtemp(source->dir));
+	snprintf(source->url, sizeof(source->url), "file://%s", source->dir);
+}
+
+void rig_source_file(const struct rig_source *source, const char *name, size_t size,
+		     unsigned int seed)
+{
+	char path[192], *bytes = rig_bytes(size, seed);
+	size_t dir = strlen(source->dir);
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", source->dir, name);
+	for (char *slash = strchr(path + dir + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+		*slash = '\0';
+		assert_true(!mkdir(path, 0700) || errno == EEXIST);
+		*slash = '/';
+	}
+	file = fopen(path, "w");
+	assert_non_null(file);
+	assert_int_equal(fwrite(bytes, 1, size, file), size);
+	assert_int_equal(fclose(file), 0);
+	free(bytes);
+}
+
+int rig_source_remove(const struct rig_source *source)
+{
+	char command[128];
+
+	snprintf(command, sizeof(command), "rm -rf %s", source->dir);
+	return system(command);
+}
+
+uint64_t rig_fetch(struct rig *rig, const char *source, const char *path, uint32_t block_shift)
+{
+	struct object *object = rig_open(rig, source, path, block_shift);
+	uint64_t hash = rig_read(rig, object);
+
+	assert_int_equal(core_sync(rig->core, 30000), 0);
+	object_unref(object);
+	return hash;
+}
+
+unsigned int rig_cached_of(struct object *object)
+{
+	uint64_t count = 32, bitmap, *sums;
+	uint32_t shift = object_block_shift(object);
+	size_t n;
+
+	sums = calloc(count << (shift - 16), sizeof(*sums));
+	assert_non_null(sums);
+	assert_int_equal(object_map(object, 0, count, &bitmap, sums, &n), 0);
+	free(sums);
+	return (unsigned int)__builtin_popcountll(bitmap);
+}
+
+unsigned int rig_cached(struct rig *rig, const char *source, const char *path, uint32_t block_shift)
+{
+	struct object *object = rig_open(rig, source, path, block_shift);
+	unsigned int n = rig_cached_of(object);
+
+	object_unref(object);
+	return n;
+}
+
+struct rig_dirs {
+	struct store_dir_info dirs[4];
+	unsigned int count;
+};
+
+static void rig_dir_info(void *arg, const struct store_dir_info *info)
+{
+	struct rig_dirs *dirs = arg;
+
+	assert_true(dirs->count < sizeof(dirs->dirs) / sizeof(dirs->dirs[0]));
+	dirs->dirs[dirs->count++] = *info;
+}
+
+struct store_dir_info rig_dir(struct rig *rig, unsigned int number)
+{
+	struct rig_dirs dirs = { 0 };
+
+	store_each_dir(core_store(rig->core), rig_dir_info, &dirs);
+	assert_true(number < dirs.count);
+	return dirs.dirs[number];
+}
+
+size_t rig_data_files(struct rig *rig, uint64_t *ret_bytes)
+{
+	uint64_t bytes = 0;
+	char pattern[128];
+	struct stat st;
+	glob_t found;
+	size_t n;
+
+	snprintf(pattern, sizeof(pattern), "%s/data/*/*", rig->dir);
+	if (ret_bytes)
+		*ret_bytes = 0;
+	if (glob(pattern, 0, NULL, &found))
+		return 0;
+	n = found.gl_pathc;
+	for (size_t i = 0; i < n; i++)
+		if (!stat(found.gl_pathv[i], &st))
+			bytes += (uint64_t)st.st_blocks * 512;
+	globfree(&found);
+	if (ret_bytes)
+		*ret_bytes = bytes;
+	return n;
 }

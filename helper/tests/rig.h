@@ -10,6 +10,7 @@
 #include "core.h"
 #include "fetch.h"
 #include "object.h"
+#include "store.h"
 
 struct rig {
 	char dir[64];
@@ -28,6 +29,30 @@ void rig_destroy(struct rig *rig);
 
 struct object *rig_open(struct rig *rig, const char *source, const char *path,
 			uint32_t block_shift);
+
+/* So many bytes that look like chance, by a number; allocated. */
+char *rig_bytes(size_t size, unsigned int seed);
+/* A directory of files to be a source, for all tests of a group. */
+struct rig_source {
+	char dir[64], url[80];
+};
+void rig_source_create(struct rig_source *source);
+/* name may have directories in front, which are made. */
+void rig_source_file(const struct rig_source *source, const char *name, size_t size,
+		     unsigned int seed);
+/* 0 or an error. */
+int rig_source_remove(const struct rig_source *source);
+
+/* Reads an object and waits until that is settled; the bytes' XXH64. */
+uint64_t rig_fetch(struct rig *rig, const char *source, const char *path, uint32_t block_shift);
+/* How many of its first 32 blocks are in the cache. */
+unsigned int rig_cached_of(struct object *object);
+unsigned int rig_cached(struct rig *rig, const char *source, const char *path,
+			uint32_t block_shift);
+/* What the store says of its directories, in the order of the configuration. */
+struct store_dir_info rig_dir(struct rig *rig, unsigned int number);
+/* Data files in the (first) directory, and what they take of the disk. */
+size_t rig_data_files(struct rig *rig, uint64_t *ret_bytes);
 
 /* Somebody who wants a range and copies it. */
 struct rig_want {

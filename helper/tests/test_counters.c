@@ -35,14 +35,8 @@ static char msg[512];
 
 static int group_setup(void **state)
 {
-	unsigned int seed = 1;
-
 	(void)state;
-	bytes = malloc(SIZE);
-	if (!bytes)
-		return -1;
-	for (size_t i = 0; i < SIZE; i++)
-		bytes[i] = (char)rand_r(&seed);
+	bytes = rig_bytes(SIZE, 1);
 	faulty_start(&faulty);
 	faulty_put(&faulty, "/f?modified=1000000000", bytes, SIZE);
 	faulty_put(&faulty, "/d/g?modified=1000000000", bytes, SIZE);

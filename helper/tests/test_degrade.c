@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <lmdb.h>
-#include <glob.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,8 +28,9 @@
 #define MIB (1u << 20)
 
 static struct rig rig;
-static char source_dir[] = "/var/tmp/wfs-test-degrade-XXXXXX";
-static char source[64], second[64];
+static struct rig_source files;
+static const char *const source = files.url;
+static char second[64];
 static char msg[512];
 
 /* What the disk says: errors for the store's calls, while not 0. */
@@ -86,42 +86,21 @@ int __wrap_fstat(int fd, struct stat *st)
 	return err;
 }
 
-static void make_file(const char *name, size_t size, unsigned int seed)
-{
-	char path[128], *bytes = malloc(size);
-	FILE *file;
-
-	assert_non_null(bytes);
-	for (size_t i = 0; i < size; i++)
-		bytes[i] = (char)rand_r(&seed);
-	snprintf(path, sizeof(path), "%s/%s", source_dir, name);
-	file = fopen(path, "w");
-	assert_non_null(file);
-	assert_int_equal(fwrite(bytes, 1, size, file), size);
-	assert_int_equal(fclose(file), 0);
-	free(bytes);
-}
-
 static int group_setup(void **state)
 {
 	(void)state;
-	if (!mkdtemp(source_dir))
-		return -1;
-	snprintf(source, sizeof(source), "file://%s", source_dir);
-	make_file("a", 4 * MIB + 5, 1);
-	make_file("b", 3 * MIB, 2);
-	make_file("c", MIB, 3);
-	make_file("large", 48 * MIB, 4);
+	rig_source_create(&files);
+	rig_source_file(&files, "a", 4 * MIB + 5, 1);
+	rig_source_file(&files, "b", 3 * MIB, 2);
+	rig_source_file(&files, "c", MIB, 3);
+	rig_source_file(&files, "large", 48 * MIB, 4);
 	return 0;
 }
 
 static int group_teardown(void **state)
 {
-	char command[128];
-
 	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", source_dir);
-	return system(command);
+	return rig_source_remove(&files);
 }
 
 static int setup(void **state)
@@ -158,58 +137,17 @@ static void add_dir(void)
 
 static uint64_t fetch(const char *name)
 {
-	struct object *object = rig_open(&rig, source, name, 20);
-	uint64_t hash = rig_read(&rig, object);
-
-	assert_int_equal(core_sync(rig.core, 30000), 0);
-	object_unref(object);
-	return hash;
+	return rig_fetch(&rig, source, name, 20);
 }
 
 static unsigned int cached(const char *name)
 {
-	struct object *object = rig_open(&rig, source, name, 20);
-	uint64_t bitmap, sums[16 * 8];
-	size_t n;
-
-	assert_int_equal(object_map(object, 0, 8, &bitmap, sums, &n), 0);
-	object_unref(object);
-	return (unsigned int)__builtin_popcountll(bitmap);
-}
-
-static size_t data_files(void)
-{
-	char pattern[128];
-	glob_t found;
-	size_t n;
-
-	snprintf(pattern, sizeof(pattern), "%s/data/*/*", rig.dir);
-	if (glob(pattern, 0, NULL, &found))
-		return 0;
-	n = found.gl_pathc;
-	globfree(&found);
-	return n;
-}
-
-struct infos {
-	struct store_dir_info dirs[4];
-	unsigned int count;
-};
-
-static void dir_info(void *arg, const struct store_dir_info *info)
-{
-	struct infos *infos = arg;
-
-	infos->dirs[infos->count++] = *info;
+	return rig_cached(&rig, source, name, 20);
 }
 
 static struct store_dir_info info_of(unsigned int number)
 {
-	struct infos infos = { 0 };
-
-	store_each_dir(core_store(rig.core), dir_info, &infos);
-	assert_true(number < infos.count);
-	return infos.dirs[number];
+	return rig_dir(&rig, number);
 }
 
 static void run(const char *format, const char *arg)
@@ -341,7 +279,7 @@ static void test_index_gone(void **state)
 	rig_start(&rig);
 	assert_int_equal(cached("a"), 5);
 	assert_true(fetch("a") == a);
-	RIG_UNTIL(data_files() == 1);
+	RIG_UNTIL(rig_data_files(&rig, NULL) == 1);
 }
 
 /*

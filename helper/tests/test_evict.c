@@ -23,55 +23,29 @@
 #define MIB (1u << 20)
 
 static struct rig rig;
-static char source_dir[] = "/var/tmp/wfs-test-evict-XXXXXX";
+static struct rig_source files;
 static char sources[2][192];
 static char msg[512];
 
-static void make_file(const char *name, size_t size, unsigned int seed)
-{
-	char path[128], *bytes = malloc(size);
-	FILE *file;
-
-	assert_non_null(bytes);
-	for (size_t i = 0; i < size; i++)
-		bytes[i] = (char)rand_r(&seed);
-	snprintf(path, sizeof(path), "%s/%s", source_dir, name);
-	file = fopen(path, "w");
-	assert_non_null(file);
-	assert_int_equal(fwrite(bytes, 1, size, file), size);
-	assert_int_equal(fclose(file), 0);
-	free(bytes);
-}
-
 static int group_setup(void **state)
 {
-	char path[128];
-
 	(void)state;
-	if (!mkdtemp(source_dir))
-		return -1;
-	for (unsigned int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/%u", source_dir, i);
-		if (mkdir(path, 0700))
-			return -1;
-		snprintf(sources[i], sizeof(sources[i]), "file://%s", path);
-	}
-	make_file("0/hot", 3 * MIB, 1);
-	make_file("0/scan1", 12 * MIB, 2);
-	make_file("0/scan2", 12 * MIB, 3);
-	make_file("0/scan3", 12 * MIB, 4);
-	make_file("1/other", 6 * MIB, 5);
-	make_file("1/more", 6 * MIB, 6);
+	rig_source_create(&files);
+	for (unsigned int i = 0; i < 2; i++)
+		snprintf(sources[i], sizeof(sources[i]), "%s/%u", files.url, i);
+	rig_source_file(&files, "0/hot", 3 * MIB, 1);
+	rig_source_file(&files, "0/scan1", 12 * MIB, 2);
+	rig_source_file(&files, "0/scan2", 12 * MIB, 3);
+	rig_source_file(&files, "0/scan3", 12 * MIB, 4);
+	rig_source_file(&files, "1/other", 6 * MIB, 5);
+	rig_source_file(&files, "1/more", 6 * MIB, 6);
 	return 0;
 }
 
 static int group_teardown(void **state)
 {
-	char command[128];
-
 	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", source_dir);
-	return system(command);
+	return rig_source_remove(&files);
 }
 
 static int setup(void **state)
@@ -106,36 +80,14 @@ static void next_second(void)
 		rig_pause();
 }
 
-/* Blocks of it that are in the cache. */
-static unsigned int cached_of(struct object *object)
-{
-	uint64_t bitmap, sums[16 * 32];
-	size_t n;
-
-	assert_int_equal(object_map(object, 0, 32, &bitmap, sums, &n), 0);
-	return (unsigned int)__builtin_popcountll(bitmap);
-}
-
 static unsigned int cached(unsigned int source, const char *name)
 {
-	struct object *object = rig_open(&rig, sources[source], name, 20);
-	unsigned int n = cached_of(object);
-
-	object_unref(object);
-	return n;
-}
-
-static void dir_used(void *arg, const struct store_dir_info *info)
-{
-	*(uint64_t *)arg = info->used;
+	return rig_cached(&rig, sources[source], name, 20);
 }
 
 static uint64_t used(void)
 {
-	uint64_t bytes = 0;
-
-	store_each_dir(core_store(rig.core), dir_used, &bytes);
-	return bytes;
+	return rig_dir(&rig, 0).used;
 }
 
 static struct origin *origin_of(unsigned int source)
@@ -232,13 +184,13 @@ static void test_scan(void **state)
 		fetch(0, "scan2");
 		fetch(0, "scan3");
 	}
-	assert_int_equal(cached_of(object), 3);
+	assert_int_equal(rig_cached_of(object), 3);
 	assert_true(hot.spared >= 3);
 	/* Not read any more it goes, though it was proven. */
 	hot.reads = false;
 	fetch(1, "other");
 	fetch(1, "more");
-	for (unsigned int round = 0; cached_of(object) && round < 8; round++) {
+	for (unsigned int round = 0; rig_cached_of(object) && round < 8; round++) {
 		fetch(0, round % 2 ? "scan1" : "scan2");
 		fetch(1, "other");
 		fetch(1, "more");
@@ -285,7 +237,7 @@ static void test_read_again(void **state)
 	rig_read(&rig, object);
 	fetch(0, "scan1");
 	fetch(0, "scan2");
-	assert_int_equal(cached_of(object), 3);
+	assert_int_equal(rig_cached_of(object), 3);
 	object_unref(object);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT
 #include <errno.h>
 #include <fcntl.h>
-#include <glob.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,45 +23,24 @@
 #define MIB (1u << 20)
 
 static struct rig rig;
-static char source_dir[] = "/var/tmp/wfs-test-source-XXXXXX";
-static char source[64];
+static struct rig_source files;
+static const char *const source = files.url;
 static char msg[512];
-
-static void make_file(const char *name, size_t size, unsigned int seed)
-{
-	char path[128], *bytes = malloc(size);
-	FILE *file;
-
-	assert_non_null(bytes);
-	for (size_t i = 0; i < size; i++)
-		bytes[i] = (char)rand_r(&seed);
-	snprintf(path, sizeof(path), "%s/%s", source_dir, name);
-	file = fopen(path, "w");
-	assert_non_null(file);
-	assert_int_equal(fwrite(bytes, 1, size, file), size);
-	assert_int_equal(fclose(file), 0);
-	free(bytes);
-}
 
 static int group_setup(void **state)
 {
 	(void)state;
-	if (!mkdtemp(source_dir))
-		return -1;
-	snprintf(source, sizeof(source), "file://%s", source_dir);
-	make_file("a", 20 * MIB + 5, 1);
-	make_file("b", 20 * MIB, 2);
-	make_file("c", 3 * MIB + 1, 3);
+	rig_source_create(&files);
+	rig_source_file(&files, "a", 20 * MIB + 5, 1);
+	rig_source_file(&files, "b", 20 * MIB, 2);
+	rig_source_file(&files, "c", 3 * MIB + 1, 3);
 	return 0;
 }
 
 static int group_teardown(void **state)
 {
-	char command[128];
-
 	(void)state;
-	snprintf(command, sizeof(command), "rm -rf %s", source_dir);
-	return system(command);
+	return rig_source_remove(&files);
 }
 
 static int setup(void **state)
@@ -81,49 +59,21 @@ static int teardown(void **state)
 
 static uint64_t used(void)
 {
-	uint64_t total = 0;
-	char pattern[128];
-	struct stat st;
-	glob_t found;
+	uint64_t bytes;
 
-	snprintf(pattern, sizeof(pattern), "%s/data/*/*", rig.dir);
-	if (glob(pattern, 0, NULL, &found))
-		return 0;
-	for (size_t i = 0; i < found.gl_pathc; i++)
-		if (!stat(found.gl_pathv[i], &st))
-			total += (uint64_t)st.st_blocks * 512;
-	globfree(&found);
-	return total;
+	rig_data_files(&rig, &bytes);
+	return bytes;
 }
 
 static size_t data_files(void)
 {
-	char pattern[128];
-	glob_t found;
-	size_t n;
-
-	snprintf(pattern, sizeof(pattern), "%s/data/*/*", rig.dir);
-	if (glob(pattern, 0, NULL, &found))
-		return 0;
-	n = found.gl_pathc;
-	globfree(&found);
-	return n;
-}
-
-static void dir_info(void *arg, const struct store_dir_info *info)
-{
-	*(struct store_dir_info *)arg = *info;
+	return rig_data_files(&rig, NULL);
 }
 
 /* Fetches an object and returns the hash of its bytes. */
 static uint64_t fetch(const char *name, uint32_t shift)
 {
-	struct object *object = rig_open(&rig, source, name, shift);
-	uint64_t hash = rig_read(&rig, object);
-
-	assert_int_equal(core_sync(rig.core, 30000), 0);
-	object_unref(object);
-	return hash;
+	return rig_fetch(&rig, source, name, shift);
 }
 
 static void test_restart(void **state)
@@ -134,13 +84,13 @@ static void test_restart(void **state)
 	(void)state;
 	rig_start(&rig);
 	hash = fetch("a", 20);
-	store_each_dir(core_store(rig.core), dir_info, &info);
+	info = rig_dir(&rig, 0);
 	assert_int_equal(info.used, 20 * MIB + 5);
 	assert_int_equal(info.files, 1);
 	rig_stop(&rig);
 	from_origin = counter_get(origin_bytes);
 	rig_start(&rig);
-	store_each_dir(core_store(rig.core), dir_info, &info);
+	info = rig_dir(&rig, 0);
 	assert_int_equal(info.used, 20 * MIB + 5);
 	assert_true(fetch("a", 20) == hash);
 	assert_int_equal(counter_get(origin_bytes), from_origin);
