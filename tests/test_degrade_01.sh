@@ -13,30 +13,34 @@
 export DM_DISABLE_UDEV=1
 disk=/mnt/disk
 cache=$disk/cache
-sectors=$((300 * 2048))
+sectors=$((320 * 2048))
+# Not on a disk: all of those are made read-only below.
+memory=/dev/shm/wfs-test
+mkdir -p "$memory"
+wfsd_log=$memory/wfsd.log
 cleanup_disk() {
 	umount "$mnt" 2>/dev/null
 	stop_wfsd
 	umount "$disk" 2>/dev/null
 	dmsetup remove cache 2>/dev/null
 	losetup -D
-	rm -f "$tmp/disk"
+	rm -rf "$memory"
 }
 trap 'status=$?; cleanup_disk; (exit "$status"); tap_end' EXIT
 
-make_data "$root" one 12000001 two 9437184 three 6291456 big 50331648 bare 50331648
-require start_nginx "$root" "location /bare {
+make_data "$root" one 6291457 two 5242880 three 4194304 big 50331648
+require start_nginx "$root" "location = /bare {
+	alias $root/big;
 	etag off;
 	if_modified_since off;
 	add_header Last-Modified '';
 }"
-# Not on a disk: all of those are made read-only below.
 modprobe -q loop
 require modprobe dm-delay
-require truncate -s "$((sectors * 512))" "$tmp/disk"
-loop=$(losetup -f --show "$tmp/disk")
+require truncate -s "$((sectors * 512))" "$memory/disk"
+loop=$(losetup -f --show "$memory/disk")
 require dmsetup create cache --table "0 $sectors linear $loop 0"
-require mkfs.ext4 -q /dev/mapper/cache
+require mkfs.xfs -q /dev/mapper/cache
 mkdir -p "$disk"
 require mount /dev/mapper/cache "$disk"
 configure "[cache]
@@ -67,12 +71,14 @@ mounted() {
 # ---- read-only: as by the kernel after an error, whoever has files open
 reading "a file is read" eager "$mnt/one" "$root/one"
 check "and kept" stored "$mnt/one"
+# Of all disks, that of this script's own files among them.
 echo u >/proc/sysrq-trigger
-check "all disks are read-only" soon 20 mounted "$disk" ro
-for other in / /var/cache/wfs; do
-	require soon 20 mounted "$other" ro
-	require mount -o remount,rw "$other"
+for each in "$disk" / /var/cache/wfs; do
+	soon 20 mounted "$each" ro
 done
+mount -o remount,rw /
+require mount -o remount,rw /var/cache/wfs
+check "the disk is read-only" mounted "$disk" ro
 drop_pages
 : >"$nginx_log"
 reading "read-only: what was kept is read" eager "$mnt/one" "$root/one"
@@ -118,7 +124,7 @@ reading "and right" drop "$mnt/big" "$root/big"
 
 # ---- never kept, for want of anything that says which version it is
 : >"$nginx_log"
-check "what proves no version is read" cmp "$mnt/bare" "$root/bare"
+check "what proves no version is read" cmp "$mnt/bare" "$root/big"
 is "$(cached "$mnt/bare")" 0 "and not kept"
 share "$(bytes_sent)" 50331648 "never kept, read in order"
 
