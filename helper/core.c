@@ -199,6 +199,7 @@ int core_create(const struct config *config, struct core **ret, char *msg, size_
 		worker->index = i;
 		worker->task.run = core_task;
 		worker->starved.expired = core_starved;
+		worker->linger.expired = hold_linger_over;
 		worker->pending_end = &worker->pending;
 		err = loop_create(&worker->loop, CORE_LOOP_ENTRIES);
 		if (err)

@@ -58,9 +58,10 @@ enum block_hold {
 	HOLD_NONE,
 	HOLD_PENDING, /* waits to be written */
 	HOLD_WRITING,
-	HOLD_WRITTEN, /* waits to be durable and recorded */
-	HOLD_STORED,  /* to be told to the watches */
-	HOLD_DROPPED, /* to be offered, and then the same, given up */
+	HOLD_WRITTEN,	/* waits to be durable and recorded */
+	HOLD_STORED,	/* to be told to the watches */
+	HOLD_DROPPED,	/* to be offered, and then the same, given up */
+	HOLD_LINGERING, /* was offered */
 	HOLD_TELLING,
 };
 
@@ -96,7 +97,10 @@ struct block {
 	struct block *unsettled_prev, *unsettled_next;
 	uint64_t unsettled_seq;
 	uint64_t queued_ns, whole_ns;
-	bool dropped; /* HOLD_TELLING: this, not stored */
+	bool dropped;	    /* HOLD_TELLING: this, not stored */
+	bool lingered;	    /* and was offered already */
+	bool asked_again;   /* HOLD_LINGERING: since it was offered */
+	uint64_t linger_ns; /* HOLD_LINGERING: until then */
 	struct block *settle_next;
 	struct store_record record;
 	uint64_t *arrived, *given; /* a bit a unit */
@@ -141,6 +145,8 @@ struct worker {
 	struct flight *start;  /* to be started by this worker */
 	struct flight *flying; /* started, by the worker's own thread only */
 	struct block *settle;  /* to be told */
+	struct block_list lingering;
+	struct loop_timer linger; /* of the first of them */
 	unsigned int active;
 	struct loop_timer starved;
 	bool cancelled;
@@ -282,6 +288,12 @@ void hold_pump(struct worker *worker);
 void hold_settle(struct block *block);
 /* No lock held, on the worker's thread. */
 void hold_tell(struct block *block);
+/* The worker's timer. */
+void hold_linger_over(struct loop_timer *timer);
+/* Memory for so many units is wanted: blocks that linger go, the oldest first. */
+void hold_linger_cut(struct core *core, uint32_t units);
+/* Somebody opens the object, who is to see nothing older than that. */
+void hold_forget(struct object *object);
 /* Is so much on its way to the disk that readers who need memory do not wait for it? */
 bool hold_is_behind(const struct core *core);
 /* Gives blocks up that wait to be written, until so many units are on their way back. */

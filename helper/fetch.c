@@ -330,6 +330,7 @@ static void fetch_starved(struct core *core, struct worker *worker, const struct
 	}
 	if (core->store)
 		store_hurry(core->store);
+	hold_linger_cut(core, block->units);
 	if (block->why == FETCH_PREFETCH)
 		return;
 	if (hold_is_behind(core) || now - core->starved_ns >= STARVED_NS)
@@ -443,7 +444,9 @@ static void fetch_stop(struct worker *worker)
 	pthread_mutex_unlock(&core->lock);
 	flight_cancel_all(worker);
 	loop_timer_stop(worker->loop, &worker->starved);
+	loop_timer_stop(worker->loop, &worker->linger);
 	pthread_mutex_lock(&core->lock);
+	hold_linger_cut(core, UINT32_MAX);
 	while (core->writes.first)
 		hold_drop(core, 1);
 	while ((block = fetch_first_queued(core))) {

@@ -23,6 +23,12 @@
 #define HOLD_UNRECORDED_SHARE 4
 #define HOLD_BACKLOG_SHARE    2
 
+/*
+ * A block that was offered is kept for so long before it is dropped: a reader may have found
+ * pages missing before the offer came to them, and its request be on its way.
+ */
+#define HOLD_LINGER_NS 100000000ULL
+
 static uint64_t hold_share(const struct core *core, unsigned int share)
 {
 	return ((uint64_t)buffers_units(core->buffers) << BUFFER_UNIT_SHIFT) / share;
@@ -89,33 +95,117 @@ void hold_begin(struct block *block)
 	hold_settle(block);
 }
 
-void hold_settle(struct block *block)
+/* Onto the list of what is to be told. */
+static void hold_put_to_tell(struct block *block)
 {
-	struct core *core = block->object->core;
-	struct worker *worker = &core->workers[block->worker];
+	struct worker *worker = &block->object->core->workers[block->worker];
 
-	if ((block->hold != HOLD_STORED && block->hold != HOLD_DROPPED) || block->wants)
-		return;
-	block->dropped = block->hold == HOLD_DROPPED;
 	block->hold = HOLD_TELLING;
 	block->settle_next = worker->settle;
 	worker->settle = block;
-	core_kick(core, worker);
+	core_kick(worker->core, worker);
+}
+
+void hold_settle(struct block *block)
+{
+	if (block->hold == HOLD_LINGERING && !block->wants)
+		block->asked_again = true;
+	if ((block->hold != HOLD_STORED && block->hold != HOLD_DROPPED) || block->wants)
+		return;
+	block->dropped = block->hold == HOLD_DROPPED;
+	block->lingered = false;
+	hold_put_to_tell(block);
+}
+
+static void hold_linger(struct worker *worker, struct block *block)
+{
+	block->hold = HOLD_LINGERING;
+	block->asked_again = false;
+	block->linger_ns = counter_now() + HOLD_LINGER_NS;
+	if (!worker->lingering.first)
+		loop_timer_start(worker->loop, &worker->linger, HOLD_LINGER_NS / 1000000);
+	block_list_add(&worker->lingering, block);
+}
+
+/* Off its list: dropped, or offered again if somebody came. */
+static void hold_linger_end(struct block *block, bool again)
+{
+	block_list_remove(block);
+	if (block->wants || (block->asked_again && again)) {
+		block->hold = HOLD_DROPPED;
+		hold_settle(block);
+		return;
+	}
+	block->lingered = true;
+	hold_put_to_tell(block);
+}
+
+void hold_linger_over(struct loop_timer *timer)
+{
+	struct worker *worker = container_of(timer, struct worker, linger);
+	uint64_t now = counter_now();
+	struct block *block;
+
+	SCOPED_LOCK(&worker->core->lock);
+	while ((block = worker->lingering.first) && block->linger_ns <= now)
+		hold_linger_end(block, true);
+	if (block)
+		loop_timer_start(worker->loop, timer, (block->linger_ns - now) / 1000000 + 1);
+}
+
+void hold_linger_cut(struct core *core, uint32_t units)
+{
+	struct block *oldest;
+	uint32_t cut = 0;
+
+	do {
+		oldest = NULL;
+		for (unsigned int i = 0; i < core->worker_count; i++) {
+			struct block *block = core->workers[i].lingering.first;
+
+			if (block && (!oldest || block->linger_ns < oldest->linger_ns))
+				oldest = block;
+		}
+		if (oldest) {
+			cut += oldest->units;
+			hold_linger_end(oldest, false);
+		}
+	} while (oldest && cut < units);
+}
+
+void hold_forget(struct object *object)
+{
+	SCOPED_LOCK(&object->core->lock);
+
+	for (size_t i = 0; i < BLOCK_BUCKETS; i++) {
+		struct block *block = object->blocks[i], *next;
+
+		for (; block; block = next) {
+			next = block->hash_next;
+			if (block->hold == HOLD_LINGERING && !block->wants)
+				block_unhash(block);
+		}
+	}
 }
 
 /*
- * A reader may be faster than the offer, and want what it has not come to yet: it gets that
+ * Offers it. A reader may be faster, and want what the offer has not come to yet: it gets that
  * from the buffer, rather than the whole block once more, and the block is offered again when
- * that is over. False: there is such a reader.
+ * that is over. True: nobody has come, and it is to be dropped.
  */
 static bool hold_offer(struct block *block)
 {
 	struct core *core = block->object->core;
 
-	object_offer(block->object, block);
+	if (!block->lingered)
+		object_offer(block->object, block);
 	SCOPED_LOCK(&core->lock);
 	if (block->wants) {
 		block->hold = HOLD_DROPPED;
+		return false;
+	}
+	if (!block->lingered && !core->stopping) {
+		hold_linger(&core->workers[block->worker], block);
 		return false;
 	}
 	/* Whoever asks from now on gets it anew. */

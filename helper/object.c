@@ -157,6 +157,8 @@ void object_opened(struct object *object)
 {
 	if (object->file)
 		store_file_opened(object->file);
+	else
+		hold_forget(object);
 }
 
 bool object_recorded(struct core *core, struct origin *origin, const char *path,

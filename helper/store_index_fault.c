@@ -76,6 +76,8 @@ int index_guard(struct index *index, int (*fn)(void *arg), void *arg, bool *ret_
 	fault_hear();
 	if (sigsetjmp(leave, 0)) {
 		fault_exit = before;
+		/* A library between the kernel and the handler may have blocked it. */
+		fault_heard = false;
 		index->broken = true;
 		*ret_left = true;
 		return -EIO;

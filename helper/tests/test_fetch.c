@@ -653,6 +653,97 @@ static void test_offered_late(void **state)
 	object_unref(follower.object);
 }
 
+struct latecomer {
+	struct object_watch watch;
+	_Atomic uint64_t offered_ns; /* when all of the last block had been */
+	_Atomic unsigned int dropped;
+};
+
+static void latecomer_offer(struct object_watch *watch, uint64_t block, uint64_t offset,
+			    const void *data, uint32_t len)
+{
+	struct latecomer *latecomer = container_of(watch, struct latecomer, watch);
+
+	(void)block;
+	(void)data;
+	if (offset + len == MIB)
+		latecomer->offered_ns = counter_now();
+}
+
+static void latecomer_dropped(struct object_watch *watch, uint64_t block)
+{
+	(void)block;
+	container_of(watch, struct latecomer, watch)->dropped++;
+}
+
+/*
+ * A request that was on its way while the last of a block was offered. Asked too late, which
+ * happens where there is much else to do, it proves nothing: again, with another block.
+ */
+static void test_asked_late(void **state)
+{
+	struct latecomer latecomer = {
+		.watch = { .offer = latecomer_offer, .dropped = latecomer_dropped },
+	};
+	uint64_t fetched = 0, took = UINT64_MAX;
+	struct rig_want want;
+	struct object *object;
+
+	(void)state;
+	faulty_put(&faulty, "/w?etag=none&modified=none", bytes, SIZE);
+	rig_start(&rig);
+	object = rig_open(&rig, faulty.url, "w", 20);
+	assert_int_equal(object_watch(object, &latecomer.watch), 0);
+	for (uint64_t block = 0; block < 10 && took > 50000000; block++) {
+		fetched = counter_get(origin_bytes);
+		latecomer.offered_ns = 0;
+		rig_want(&rig, &want, object, block, 0, 2, FETCH_DEMAND);
+		assert_int_equal(rig_wait(&want), 0);
+		rig_want_free(&want);
+		RIG_UNTIL(latecomer.offered_ns);
+		assert_true(latecomer.dropped <= block);
+		rig_want(&rig, &want, object, block, 14, 2, FETCH_DEMAND);
+		took = counter_now() - latecomer.offered_ns;
+		assert_int_equal(rig_wait(&want), 0);
+		assert_memory_equal(want.copy, bytes + block * MIB + 14 * 65536, 2 * 65536);
+		rig_want_free(&want);
+		RIG_UNTIL(latecomer.dropped >= block + 1);
+	}
+	assert_in_range(took, 0, 50000000);
+	assert_int_equal(counter_get(origin_bytes) - fetched, MIB);
+	object_unwatch(object, &latecomer.watch);
+	object_unref(object);
+}
+
+/* Who opens it anew is given nothing that was fetched before. */
+static void test_opened_late(void **state)
+{
+	struct latecomer latecomer = {
+		.watch = { .offer = latecomer_offer, .dropped = latecomer_dropped },
+	};
+	uint64_t fetched = counter_get(origin_bytes);
+	struct rig_want want;
+	struct object *object;
+
+	(void)state;
+	faulty_put(&faulty, "/w?etag=none&modified=none", bytes, SIZE);
+	rig_start(&rig);
+	object = rig_open(&rig, faulty.url, "w", 20);
+	assert_int_equal(object_watch(object, &latecomer.watch), 0);
+	rig_want(&rig, &want, object, 0, 0, 2, FETCH_DEMAND);
+	assert_int_equal(rig_wait(&want), 0);
+	rig_want_free(&want);
+	RIG_UNTIL(latecomer.offered_ns);
+	object_opened(object);
+	rig_want(&rig, &want, object, 0, 0, 2, FETCH_DEMAND);
+	assert_int_equal(rig_wait(&want), 0);
+	rig_want_free(&want);
+	RIG_UNTIL(latecomer.dropped == 2);
+	assert_int_equal(counter_get(origin_bytes) - fetched, 2 * MIB);
+	object_unwatch(object, &latecomer.watch);
+	object_unref(object);
+}
+
 static void test_stop_in_the_middle(void **state)
 {
 	struct rig_want wants[3];
@@ -740,6 +831,8 @@ int main(void)
 		TEST(test_watch_stored),
 		TEST(test_weak),
 		TEST(test_offered_late),
+		TEST(test_asked_late),
+		TEST(test_opened_late),
 		TEST(test_stop_in_the_middle),
 		TEST(test_alive),
 	};
