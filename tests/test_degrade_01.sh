@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# group: degrade
+# group: cache
 # kernels: 6.1 6.12
 # timeout: 300
 #
