@@ -131,6 +131,8 @@ sbindir		= $(prefix)/sbin
 bindir		= $(prefix)/bin
 mandir		= $(prefix)/share/man
 unitdir		= $(prefix)/lib/systemd/system
+sysusersdir	= $(prefix)/lib/sysusers.d
+tmpfilesdir	= $(prefix)/lib/tmpfiles.d
 completiondir	= $(prefix)/share/bash-completion/completions
 version		= $(shell sed -n 's/.*WFS_VERSION "\(.*\)"/\1/p' helper/version.h)
 INSTALL		= install -D -m 644
@@ -138,9 +140,12 @@ INSTALL		= install -D -m 644
 # For the kernel that runs, or KREL. Its headers must be there.
 KREL	?= $(shell uname -r)
 install: helper install-programs install-module
+	@[ -n "$(DESTDIR)" ] || ! command -v systemd-sysusers >/dev/null || { \
+		systemd-sysusers $(sysusersdir)/wfs.conf && \
+		systemd-tmpfiles --create $(tmpfilesdir)/wfs.conf; }
 	@[ -n "$(DESTDIR)" ] || [ ! -d /run/systemd/system ] || systemctl daemon-reload
 
-# Programs, man pages, unit and completion; mount(8) looks for helpers in /sbin only.
+# Programs, man pages, unit, its user and completion; mount(8) looks for helpers in /sbin only.
 install-programs:
 	@install -D -m 755 -t $(DESTDIR)$(sbindir) $(build)/helper/wfsd
 	@install -D -m 755 -t $(DESTDIR)$(bindir) $(build)/helper/wfs
@@ -150,6 +155,8 @@ install-programs:
 	done
 	@$(INSTALL) packaging/wfsd.service $(DESTDIR)$(unitdir)/wfsd.service
 	@sed -i 's|/usr/sbin/wfsd|$(sbindir)/wfsd|' $(DESTDIR)$(unitdir)/wfsd.service
+	@$(INSTALL) packaging/wfs.sysusers $(DESTDIR)$(sysusersdir)/wfs.conf
+	@$(INSTALL) packaging/wfs.tmpfiles $(DESTDIR)$(tmpfilesdir)/wfs.conf
 	@for f in wfs wfsd; do \
 		[ ! -e packaging/bash-completion/$$f ] || \
 		$(INSTALL) packaging/bash-completion/$$f $(DESTDIR)$(completiondir)/$$f || exit; \

@@ -54,7 +54,7 @@ struct channel {
 	struct slot slot[SLOTS];
 	struct slot *merge;	/* its requests are being handled: may take a commit along */
 	unsigned int under_way; /* commands on the ring */
-	bool over;
+	bool started, over;
 	struct commit *waiting, **waiting_end;
 	struct loop_timer waiting_timer;
 	/* The ioctl transport. */
@@ -523,7 +523,6 @@ int channel_create(struct session *session, unsigned int worker, struct loop *lo
 		   size_t msg_size)
 {
 	struct channel *channel;
-	int r;
 
 	if (worker >= CHANNELS_MAX)
 		return -E2BIG;
@@ -544,10 +543,15 @@ int channel_create(struct session *session, unsigned int worker, struct loop *lo
 		channel->slot[i].pause.expired = slot_paused;
 	}
 	session->channels[worker] = channel;
-	r = attach(channel, msg, msg_size);
-	if (r)
-		return r;
-	if (session->ioctl) {
+	return attach(channel, msg, msg_size);
+}
+
+int channel_start(struct channel *channel, char *msg, size_t msg_size)
+{
+	int r;
+
+	channel->started = true;
+	if (channel->session->ioctl) {
 		r = thread_start(channel);
 		if (r)
 			snprintf(msg, msg_size, "cannot start a thread: %s", strerror(-r));
@@ -556,6 +560,11 @@ int channel_create(struct session *session, unsigned int worker, struct loop *lo
 	for (int i = 0; i < SLOTS; i++)
 		slot_park(channel, &channel->slot[i]);
 	return 0;
+}
+
+bool channel_started(const struct channel *channel)
+{
+	return channel->started;
 }
 
 bool channel_idle(const struct channel *channel)

@@ -43,11 +43,15 @@ struct session {
 };
 
 /*
- * Joins the session: descriptor, mapping of slots. Starts to fetch. The device
- * descriptor stays open until channel_destroy().
+ * Joins the session: descriptor, mapping of slots; needs CAP_SYS_ADMIN as hello does. The
+ * device descriptor stays open until channel_destroy().
  */
 int channel_create(struct session *session, unsigned int worker, struct loop *loop, char *msg,
 		   size_t msg_size);
+/* Starts to fetch. Before the loop runs, or on its thread. */
+int channel_start(struct channel *channel, char *msg, size_t msg_size);
+/* Else its loop has nothing of it, and may not run. Not while it is being started. */
+bool channel_started(const struct channel *channel);
 /* On the channel's thread, the session being over: is no command of it under way? */
 bool channel_idle(const struct channel *channel);
 struct loop *channel_loop(const struct channel *channel);

@@ -58,7 +58,8 @@ int client_open(struct client **ret)
 			failed("no daemon is running (nobody serves %s): start wfsd", path);
 			return WFS_EXIT_NO_DAEMON;
 		}
-		return failed("cannot reach the daemon at %s: %s", path, strerror(err));
+		return failed("cannot reach the daemon at %s: %s%s", path, strerror(err),
+			      err == EACCES ? "; root may, and the group of the socket" : "");
 	}
 	client = calloc(1, sizeof(*client));
 	if (client)

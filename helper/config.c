@@ -501,6 +501,10 @@ int config_read(struct config *config, const char *path, char *msg, size_t msg_s
 
 		snprintf(msg, msg_size, "cannot read the configuration file %s: %s", path,
 			 strerror(-err));
+		if (err == -EACCES)
+			snprintf(msg, msg_size,
+				 "cannot read the configuration file %s as user %u: let its group have it (chown root:wfs, chmod 640)",
+				 path, (unsigned int)geteuid());
 		return err;
 	}
 	while (getline(&line, &size, file) >= 0) {

@@ -45,8 +45,9 @@ static int device_open(struct kernel *kernel, char *msg, size_t msg_size)
 			 "%s does not exist: load the kernel module (modprobe wfs) or start with --no-kernel",
 			 WFS_DEVICE);
 	else
-		snprintf(msg, msg_size, "cannot open %s: %s; the daemon must run as root",
-			 WFS_DEVICE, strerror(-r));
+		snprintf(msg, msg_size,
+			 "cannot open %s: %s; the daemon runs as root, or as the owner of %s with CAP_SYS_ADMIN (as wfsd.service starts it)",
+			 WFS_DEVICE, strerror(-r), WFS_DEVICE);
 	return r;
 }
 
@@ -83,6 +84,9 @@ static int hello(struct kernel *kernel, char *msg, size_t msg_size)
 			snprintf(msg, msg_size,
 				 "the kernel module speaks another protocol than this daemon (%d): install both from the same release",
 				 WFS_PROTOCOL);
+		else if (r == -EPERM)
+			snprintf(msg, msg_size,
+				 "the kernel module refuses this daemon: it needs CAP_SYS_ADMIN (outside of user namespaces) to begin");
 		else
 			snprintf(msg, msg_size, "the kernel module refuses this daemon: %s",
 				 strerror(-r));
@@ -148,6 +152,8 @@ int kernel_create(struct core *core, const struct kernel_settings *settings, str
 		if (r)
 			snprintf(msg, msg_size, "no memory for replies");
 	}
+	for (unsigned int i = 0; !r && i < core_workers(core); i++)
+		r = channel_create(&kernel->session, i, core_loop(core, i), msg, msg_size);
 	if (r) {
 		kernel_destroy(kernel);
 		return r;
@@ -166,7 +172,8 @@ int kernel_worker(struct core *core, unsigned int worker, struct loop *loop, voi
 	int r;
 
 	(void)core;
-	r = channel_create(&kernel->session, worker, loop, msg, sizeof(msg));
+	(void)loop;
+	r = channel_start(kernel->session.channels[worker], msg, sizeof(msg));
 	if (r)
 		log_error("worker %u: %s", worker, *msg ? msg : strerror(-r));
 	return r;
@@ -240,7 +247,7 @@ void kernel_detach(struct kernel *kernel)
 	until.tv_sec += DETACH_S;
 	pthread_mutex_lock(&quiesced.lock);
 	for (size_t i = 0; i < CHANNELS_MAX; i++) {
-		if (!kernel->session.channels[i])
+		if (!kernel->session.channels[i] || !channel_started(kernel->session.channels[i]))
 			continue;
 		quiesce[i].task.run = quiesce_run;
 		quiesce[i].timer.expired = quiesce_expired;

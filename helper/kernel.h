@@ -38,7 +38,10 @@ struct kernel_settings {
 	void *arg;
 };
 
-/* On failure returns -errno with a sentence in msg. */
+/*
+ * Begins the session, the descriptors of all workers included: what needs CAP_SYS_ADMIN.
+ * Makes no thread. On failure returns -errno with a sentence in msg.
+ */
 int kernel_create(struct core *core, const struct kernel_settings *settings, struct kernel **ret,
 		  char *msg, size_t msg_size);
 /* For core_start(); kernel is the struct kernel. On the worker's thread or before it runs. */

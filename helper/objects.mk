@@ -19,7 +19,7 @@ COMMON_OBJS := \
 
 # The daemon: main file wfsd.c.
 WFSD_OBJS := wfsd.o server.o server_command.o job.o check.o verify.o ask.o report.o metrics.o ratios.o control.o \
-	kernel.o channel.o payload.o \
+	kernel.o channel.o payload.o harden.o \
 	requests.o requests_mount.o requests_names.o requests_data.o node.o
 
 # The command: main file wfs.c.

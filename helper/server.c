@@ -96,6 +96,9 @@ int server_create(const struct config *config, struct core *core, struct kernel 
 			      -errno :
 			      0;
 	}
+	/* To its group, too: of wfs, for the daemon of the unit. */
+	if (!err && chmod(config->socket, 0660))
+		err = -errno;
 	if (!err && !lstat(config->socket, &st)) {
 		server->dev = st.st_dev;
 		server->ino = st.st_ino;

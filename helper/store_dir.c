@@ -98,6 +98,36 @@ static int dir_foreign(int fd, char *name, size_t size)
 	return 0;
 }
 
+void store_dir_give(int fd, const char *name)
+{
+	struct stat st;
+
+	if (geteuid() || fstat(fd, &st) || !st.st_uid)
+		return;
+	if (fchownat(fd, name, st.st_uid, st.st_gid, AT_SYMLINK_NOFOLLOW))
+		log_debug("%s cannot be given to user %u: %s", name, (unsigned int)st.st_uid,
+			  strerror(errno));
+}
+
+/* To a message that says permission denied: how that is put right. */
+static void dir_say_owner(const struct store_dir *dir, int err, char *msg, size_t msg_size)
+{
+	size_t len = strlen(msg);
+	struct stat st;
+
+	if ((err != -EACCES && err != -EPERM) || !geteuid() || len >= msg_size)
+		return;
+	if (stat(dir->path, &st))
+		snprintf(msg + len, msg_size - len,
+			 "; the daemon runs as user %u and must be able to search and own that directory",
+			 (unsigned int)geteuid());
+	else
+		snprintf(msg + len, msg_size - len,
+			 "; the directory (of user %u) and all in it must belong to the user of the daemon: with no wfsd running, chown -R %u:%u %s",
+			 (unsigned int)st.st_uid, (unsigned int)geteuid(), (unsigned int)getegid(),
+			 dir->path);
+}
+
 static int dir_write_format(int fd)
 {
 	cleanup_close int file =
@@ -106,6 +136,7 @@ static int dir_write_format(int fd)
 
 	if (file < 0)
 		return -errno;
+	store_dir_give(fd, "format.new");
 	n = write(file, STORE_FORMAT, (size_t)len);
 	if (n != len)
 		return n < 0 ? -errno : -ENOSPC;
@@ -255,6 +286,7 @@ static int dir_open_locked(const struct store_dir *dir, int *ret_fd, int *ret_lo
 		close(lock);
 		lock = -1;
 	} else {
+		store_dir_give(fd, "lock");
 		err = dir_lock(dir, lock, msg, msg_size);
 	}
 	if (err) {
@@ -298,18 +330,24 @@ static int dir_probe(const char *path, int fd, char *msg, size_t msg_size)
 	return err;
 }
 
+static int dir_make(int fd, const char *name)
+{
+	if (mkdirat(fd, name, 0700))
+		return errno == EEXIST ? 0 : -errno;
+	store_dir_give(fd, name);
+	return 0;
+}
+
 static int dir_make_parts(const char *path, int fd, char *msg, size_t msg_size)
 {
 	char name[16];
-	int err = 0;
+	int err = dir_make(fd, "index");
 
-	if ((mkdirat(fd, "index", 0700) && errno != EEXIST) ||
-	    (mkdirat(fd, "data", 0700) && errno != EEXIST))
-		err = -errno;
+	if (!err)
+		err = dir_make(fd, "data");
 	for (unsigned int i = 0; !err && i < STORE_SUBDIRS; i++) {
 		snprintf(name, sizeof(name), "data/%02x", i);
-		if (mkdirat(fd, name, 0700) && errno != EEXIST)
-			err = -errno;
+		err = dir_make(fd, name);
 	}
 	if (err)
 		snprintf(msg, msg_size, "cannot make directories in %s: %s", path, strerror(-err));
@@ -415,6 +453,8 @@ static int dir_attach(struct store *store, struct store_dir *dir, int fd, char *
 		err = index_attach(dir->index, path, msg, msg_size);
 	if (err)
 		return err;
+	store_dir_give(fd, "index/data.mdb");
+	store_dir_give(fd, "index/lock.mdb");
 	err = dir_begin_ids(dir, fd);
 	if (!err)
 		err = store_source_load(store, dir);
@@ -496,6 +536,7 @@ int store_dir_lock(struct store *store, struct store_dir *dir, char *msg, size_t
 
 	if (!err && !fstat(dir->fd, &st))
 		dir->dev = st.st_dev;
+	dir_say_owner(dir, err, msg, msg_size);
 	if (!err || !dir_may_pass(err))
 		return err;
 	dir_put_off(store, dir, msg);
@@ -506,6 +547,7 @@ int store_dir_open(struct store *store, struct store_dir *dir, char *msg, size_t
 {
 	int err = dir->lost ? 0 : dir_use(store, dir, dir->fd, msg, msg_size);
 
+	dir_say_owner(dir, err, msg, msg_size);
 	if (err && !dir_may_pass(err))
 		return err;
 	if (err)

@@ -146,6 +146,7 @@ static int store_file_create(struct store_file *file)
 		    O_RDWR | O_CREAT | O_EXCL | O_DIRECT | O_NOATIME | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
+	store_dir_give(file->dir->fd, path);
 	/* Set first: writes that extend a file are done one at a time. */
 	if (ftruncate(fd, store_file_size(&file->key))) {
 		err = -errno;

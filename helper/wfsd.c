@@ -9,9 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/stat.h>
 #include <systemd/sd-daemon.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +17,7 @@
 #include "core.h"
 #include "cleanup.h"
 #include "faultpoint.h"
+#include "harden.h"
 #include "kernel.h"
 #include "loop.h"
 #include "metrics.h"
@@ -232,22 +230,6 @@ static int wfsd_configure(struct wfsd *wfsd, int argc, char **argv, struct confi
 	return -1;
 }
 
-static void wfsd_harden(void)
-{
-	struct rlimit none = { 0, 0 }, files;
-
-	/* Keys pass through memory, and a dump would hold up the kernel's notice of our end. */
-	setrlimit(RLIMIT_CORE, &none);
-#ifndef __SANITIZE_ADDRESS__
-	prctl(PR_SET_DUMPABLE, 0);
-#endif
-	if (!getrlimit(RLIMIT_NOFILE, &files)) {
-		files.rlim_cur = files.rlim_max;
-		setrlimit(RLIMIT_NOFILE, &files);
-	}
-	umask(077);
-}
-
 /*
  * Into the background; the parent waits until all is up. Before any ring or thread is
  * made: those stay with the process that made them.
@@ -385,6 +367,13 @@ static int wfsd_start(struct wfsd *wfsd)
 		err = wfsd_open_cache(wfsd, msg, sizeof(msg));
 	if (!err && !wfsd->no_kernel)
 		err = kernel_create(wfsd->core, &settings, &wfsd->kernel, msg, sizeof(msg));
+	/* No thread runs yet. */
+	if (!err) {
+		err = harden_begun();
+		if (err)
+			snprintf(msg, sizeof(msg), "capabilities cannot be given up: %s",
+				 strerror(-err));
+	}
 	if (!err && wfsd->takeover)
 		err = wfsd_take_over(wfsd, msg, sizeof(msg));
 	if (!err) {
@@ -486,6 +475,12 @@ int main(int argc, char **argv)
 	sigset_t signals;
 	int status, err;
 
+	harden_process();
+	err = harden_secrets(argc, argv);
+	if (err) {
+		fprintf(stderr, "wfsd: out of memory\n");
+		return 1;
+	}
 	status = wfsd_configure(&wfsd, argc, argv, &wfsd.config);
 	if (status >= 0)
 		return status;
@@ -495,7 +490,6 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	log_setup(wfsd.config->log_level, wfsd.config->log_json);
-	wfsd_harden();
 	faultpoint_setup();
 	if (!wfsd.foreground) {
 		err = wfsd_background(&wfsd);

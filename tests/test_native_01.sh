@@ -148,6 +148,22 @@ at_most "$(used)" $((17 * 1024 * 1024)) "the capacity is kept to"
 wfs fetch "file://$tmp/root/model" >"$tmp/fetch.log" 2>&1 || true
 at_most "$(used)" $((17 * 1024 * 1024)) "and again"
 
+# ---- what others see of it
+
+require stop_wfsd
+export AWS_ACCESS_KEY_ID=id AWS_SECRET_ACCESS_KEY=wfssecret-environment
+require start_native --source s3://b:access_key=k --source s3://b:secret_key=wfssecret-argument
+unset AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+shown() {
+	tr '\0' '\n' <"/proc/$wfsd_pid/$1"
+}
+is "$(shown environ | grep ^AWS_ACCESS)" AWS_ACCESS_KEY_ID=id "its environment is to be seen"
+is "$(shown environ | grep -c wfssecret)" 0 "but no secret in it"
+is "$(shown cmdline | grep ^s3://b:secret)" "s3://b:secret_key=******************" \
+	"nor in its arguments"
+is "$(stat -c %a "$WFS_SOCKET")" 660 "the control socket is for its owner and group"
+is "$(awk '/core file/ { print $5, $6 }' "/proc/$wfsd_pid/limits")" "0 0" "it leaves no dumps"
+
 # ---- stopping
 
 begun=$SECONDS
