@@ -2,7 +2,11 @@
 #include "counters.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <time.h>
+#include <unistd.h>
+
+#include "cleanup.h"
 
 _Atomic uint64_t counters[COUNTER_MAX];
 struct counter_histogram counter_waits[COUNTER_WAIT_MAX];
@@ -22,6 +26,15 @@ static const struct {
 	COUNTER_WAITS(X)
 #undef X
 };
+
+void counters_measure(void)
+{
+	cleanup_file FILE *file = fopen("/proc/self/statm", "re");
+	unsigned long pages;
+
+	if (file && fscanf(file, "%*u %lu", &pages) == 1)
+		counter_set(resident_bytes, (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE));
+}
 
 uint64_t counter_now(void)
 {

@@ -47,6 +47,7 @@
 	X(buffer_total_bytes, gauge, "Buffer memory")                                           \
 	X(buffer_used_bytes, gauge, "Buffer memory in use")                                     \
 	X(buffer_waits, counter, "Times that a block waited for buffer memory")                 \
+	X(resident_bytes, gauge, "Memory of the daemon, buffers included")                      \
 	X(held_blocks, gauge, "Blocks in buffers, delivered and not yet settled")               \
 	X(active_fetches, gauge, "Ranged reads under way")                                      \
 	X(queued_blocks, gauge, "Blocks waiting to be fetched")                                 \
@@ -90,6 +91,8 @@ extern struct counter_histogram counter_waits[COUNTER_WAIT_MAX];
 	atomic_store_explicit(&counters[COUNTER_##name], (uint64_t)(n), memory_order_relaxed)
 #define counter_get(name) atomic_load_explicit(&counters[COUNTER_##name], memory_order_relaxed)
 
+/* Sets what is looked up when it is asked for: resident_bytes. Any thread. */
+void counters_measure(void);
 /* CLOCK_MONOTONIC in nanoseconds. */
 uint64_t counter_now(void);
 void counter_waited(enum counter_wait wait, uint64_t ns);

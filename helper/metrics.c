@@ -383,6 +383,7 @@ static char *metrics_text(struct metrics *metrics, size_t *ret_len)
 
 	if (!out)
 		return NULL;
+	counters_measure();
 	for (unsigned int i = 0; i < COUNTER_MAX; i++) {
 		const char *suffix = strcmp(counter_kind(i), "counter") ? "" : "_total";
 

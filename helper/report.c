@@ -20,6 +20,7 @@ static json_t *report_counters(void)
 {
 	json_t *all = json_object();
 
+	counters_measure();
 	for (unsigned int i = 0; i < COUNTER_MAX; i++)
 		json_object_set_new(all, counter_name(i), json_integer((json_int_t)counters[i]));
 	return all;
