@@ -5,7 +5,7 @@
 # timeout: 240
 #
 # Folios and blocks: folios over blocks in different states, a cached block that is
-# wrong, zeros behind the end, direct reads with checks switched off.
+# wrong, with checks and with them switched off, zeros behind the end, direct reads.
 #
 # States, orders and lifetimes, and where each is tested:
 #
@@ -73,11 +73,31 @@ damaged=$(python3 - "$root/flipped" <<-'PY'
 check "its cache file is found and damaged" test -n "$damaged"
 drop_caches
 : >"$nginx_log"
+
+# wrong [DD_OPTION]: which bytes, counted from 1, of the page with the flipped one are not the
+# origin's, through a mount that does not check.
+wrong() {
+	dd if="$mnt.off/flipped" bs=4096 skip=244 count=1 status=none "$@" |
+		cmp -l -n 4096 -i 0:999424 - "$root/flipped" | awk '{ print $1 }'
+}
+require mount_wfs "$nginx_url/" "$mnt.off" block=64K,prefetch=off,readahead=128K,verify=off
+check "verify=off makes another filesystem of the same source" \
+	test "$(stat -c %d "$mnt.off/flipped")" != "$(stat -c %d "$mnt/flipped")"
+is "$(wrong)" 577 "verify=off: the flipped byte is served"
+drop_pages
+is "$(wrong iflag=direct)" 577 "verify=off: to a direct read, too"
+is "$(bytes_sent /flipped) $(counter blocks_corrupt)" "0 0" "verify=off: nothing is fetched, nothing counted"
+
 check "C4: 4 KiB around it read right" cmp -n 4096 -i 998000 "$mnt/flipped" "$root/flipped"
 at_least "$(bytes_sent /flipped)" 65536 "C4: the block was fetched again"
 at_most "$(bytes_sent /flipped)" 1048576 "only what was wrong"
 reading "all of it is right" random "$mnt/flipped" "$root/flipped"
 is "$(counter blocks_corrupt)" 1 "the counter says one block was corrupt"
+check "the block gets stored afresh" stored "$mnt/flipped"
+drop_pages
+reading "verify=off: what the other mount has put right is right" eager "$mnt.off/flipped" \
+	"$root/flipped"
+require umount "$mnt.off"
 
 is "$(python3 - "$mnt/tail" <<-'PY'
 	import ctypes, mmap, os, sys
