@@ -111,7 +111,8 @@ leaks() {
 		-exec grep -alE "$secret_pattern" {} + 2>/dev/null
 	dmesg | grep -qE "$secret_pattern" && echo "the kernel log"
 	journalctl -q -o cat 2>/dev/null | grep -qE "$secret_pattern" && echo "the journal"
-	for pid in $(pgrep -x 'wfsd|wfs|mount.wfs'); do
+	# A longer pattern would match nothing.
+	for pid in $(pgrep -x 'wfsd|wfs') $(pgrep -x mount.wfs); do
 		tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qE "$secret_pattern" &&
 			echo "the arguments of process $pid"
 	done
