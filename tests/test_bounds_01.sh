@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: bounds
-# kernels: 6.1 6.12
+# kernels: 6.12
 # cache: 1024
 #
 # Memory of daemon and module with 1,000 open files, 100,000 names and a sparse file of
