@@ -186,7 +186,8 @@ static int events_run(const struct command *command, int argc, char **argv)
 	err = control_events(control, events_one, &options);
 	control_close(control);
 	if (err == -EPERM || err == -EACCES)
-		return failed("events name files, so that only root may follow them (CAP_NET_ADMIN)");
+		return failed(
+			"events name files, so that only root may follow them (CAP_NET_ADMIN)");
 	return err ? failed("events cannot be followed: %s", strerror(-err)) : 0;
 }
 
