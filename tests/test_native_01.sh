@@ -158,7 +158,7 @@ shown() {
 	tr '\0' '\n' <"/proc/$wfsd_pid/$1"
 }
 is "$(shown environ | grep ^AWS_ACCESS)" AWS_ACCESS_KEY_ID=id "its environment is to be seen"
-is "$(shown environ | grep -c wfssecret)" 0 "but no secret in it"
+is "$(shown environ | grep -c wfssecret-environment)" 0 "but no secret in it"
 is "$(shown cmdline | grep ^s3://b:secret)" "s3://b:secret_key=******************" \
 	"nor in its arguments"
 is "$(stat -c %a "$WFS_SOCKET")" 660 "the control socket is for its owner and group"
