@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: mmap
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 #
 # huge=: never uses no huge page, advise only where the program asks.
 . "$(dirname "$0")/lib.sh"

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # group: names
 # kernels: 6.12
+# full: yes
 # timeout: 240
 #
 # A directory of 100,000 files: listed whole, and not asked for again within the ttl.

@@ -12,8 +12,8 @@
 patterns="st-lazy st-two-region tp8 shared-fd vllm-prefetch eager runai fast-st llama-mmap
 	llama-dio tail-first gguf-header cow drop wds"
 
-make_data "$root/model" model-1.safetensors 11000003 model-2.safetensors 8388608 \
-	model-3.safetensors 6291463 model-4.safetensors 300001
+make_data "$root/model" model-1.safetensors 8700003 model-2.safetensors 4194304 \
+	model-3.safetensors 2291463 model-4.safetensors 300001
 for pattern in $patterns; do
 	ln -s model "$root/$pattern"
 done
