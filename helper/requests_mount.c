@@ -207,7 +207,7 @@ static const char *advice(int error)
 
 /* What happened, to what, what to do; one line for mount(8). */
 static void refuse(struct kernel *kernel, struct wfs_request *request, const char *source,
-		   int error, const char *what, const char *todo)
+		   int error, const char *what, const char *advice)
 {
 	char sentence[WFS_MESSAGE_MAX];
 	int len = (int)strlen(what);
@@ -220,7 +220,7 @@ static void refuse(struct kernel *kernel, struct wfs_request *request, const cha
 		len--;
 	error = request_errno(error);
 	snprintf(sentence, sizeof(sentence), "%s cannot be mounted: %.*s%s%s", source, len, what,
-		 *todo ? "; " : "", todo);
+		 *advice ? "; " : "", advice);
 	log_warn("%s", sentence);
 	request_reply(kernel, request, error, sentence, strlen(sentence));
 }
