@@ -3,6 +3,7 @@
 # group: bounds
 # kernels: 6.12
 # cache: 1024
+# full: yes
 #
 # Memory of daemon and module with 1,000 open files, 100,000 names and a sparse file of
 # 2 TiB stays within what design.rst works out, and is given back.

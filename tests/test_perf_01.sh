@@ -50,7 +50,7 @@ attempt() {
 	local ratio w x try
 
 	for try in 1 2 3; do
-		read -r ratio w x < <(compare "$1" 7)
+		read -r ratio w x < <(compare "$1" 5)
 		diag "$3, attempt $try: wfs $w MB/s, XFS $x MB/s"
 		awk -v r="$ratio" -v wanted="$2" 'BEGIN { exit !(r >= wanted) }' && break
 	done

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: s3
-# kernels: 6.1 6.12
+# kernels: 6.12
 # needs: ceph
 # timeout: 300
 #

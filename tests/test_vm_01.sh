@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 #
 # The VM itself is what the other tests expect.
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 . "$(dirname "$0")/lib.sh"
 
 is "$(stat -f -c %T /var/cache/wfs)" xfs "the cache directory is on XFS"
