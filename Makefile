@@ -104,7 +104,9 @@ check: deps
 
 check-all: deps
 	+@$(MAKE) -s built
-	@tests/run -a $(if $(T),-t '$(T)')
+	@status=0; tests/run -a $(if $(T),-t '$(T)') || status=$$?; \
+	tests/run -T ioctl $(if $(T),-t '$(T)') || status=$$?; \
+	exit $$status
 
 # A shell in a VM, this tree installed in it.
 vm: deps
