@@ -113,14 +113,18 @@ static int core_evict(void *arg, struct store_file *file, uint64_t nr, bool cold
 		return 0;
 	}
 	pthread_mutex_lock(&core->lock);
-	/* In use: wanted, on its way, or waiting to be written. */
-	block = block_find(object, nr) ? NULL : block_create(object, nr);
+	block = block_find(object, nr);
+	err = block ? -EINPROGRESS : -EBUSY;
+	/* In use: wanted, on its way, waiting to be written or to be told of. */
+	if (block)
+		block->in_the_way = true;
+	block = block ? NULL : block_create(object, nr);
 	if (block)
 		block->state = BLOCK_EVICTING;
 	pthread_mutex_unlock(&core->lock);
 	if (!block) {
 		object_unref(object);
-		return -EBUSY;
+		return err;
 	}
 	err = object_tell_evict(object, nr, cold);
 	if (err) {

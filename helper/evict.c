@@ -30,6 +30,12 @@
 #define EVICT_YOUNG_S 60
 /* After a round in which nothing could be evicted. */
 #define EVICT_STUCK_NS 1000000000ULL
+/*
+ * What could be evicted if it were not in a buffer is waited for, so long: blocks that have just
+ * been recorded are, until the kernel was told of them. Who needs the memory of what waits to
+ * be written does not wait for this (hold_drop).
+ */
+#define EVICT_PATIENCE_NS 10000000000ULL
 /* The share of the capacity that blocks on probation have: one in so many. */
 #define EVICT_PROBATION 10
 
@@ -45,6 +51,7 @@ struct evict_batch {
 	struct store *store;
 	struct store_dir *dir;
 	const struct store_quota *quota; /* only of its sources; NULL: of all */
+	bool held;			 /* something is in a buffer that could go otherwise */
 	unsigned int count;
 	struct evict_one ones[STORE_EVICTING_MAX];
 };
@@ -172,6 +179,7 @@ static enum evict_fate evict_add(struct evict_batch *batch, const struct index_b
 		err = evict_ask(batch->store, one, how == EVICT_COLD);
 		one->spare = err == -EAGAIN;
 		if (err && !one->spare) {
+			batch->held = batch->held || err == -EINPROGRESS;
 			store_file_put(one->file);
 			return EVICT_BUSY;
 		}
@@ -483,6 +491,16 @@ static uint64_t evict_excess(struct store *store, struct store_dir *dir, bool be
 	return (double)taken > low ? taken - (uint64_t)low : 0;
 }
 
+/* store->lock held. Nothing could go in a round: is there something to wait for, and time? */
+static bool evict_is_patient(uint64_t *patience_ns, bool held)
+{
+	if (!held)
+		return false;
+	if (!*patience_ns)
+		*patience_ns = store_now() + EVICT_PATIENCE_NS;
+	return store_now() < *patience_ns;
+}
+
 void evict_run(struct store *store, struct store_dir *dir)
 {
 	struct evict_batch batch = { .store = store, .dir = dir };
@@ -510,11 +528,13 @@ void evict_run(struct store *store, struct store_dir *dir)
 	/* What is being written will be recorded, and can be evicted then. */
 	if (excess && dir->reserved)
 		store->hurry = true;
-	if (!begun && excess && dir->reserved) {
+	if (!begun && excess &&
+	    (dir->reserved || evict_is_patient(&dir->patience_ns, batch.held))) {
 		pthread_mutex_unlock(&store->lock);
 		return;
 	}
 	dir->wanted = 0;
+	dir->patience_ns = 0;
 	if (excess && !begun)
 		dir->stuck_ns = store_now() + EVICT_STUCK_NS;
 	pthread_mutex_unlock(&store->lock);
@@ -536,7 +556,7 @@ static uint64_t evict_quota_excess(struct store *store, const struct store_quota
 
 /* Of one directory. The number of blocks that went. */
 static uint64_t evict_quota_dir(struct store *store, struct store_dir *dir,
-				const struct store_quota *quota)
+				const struct store_quota *quota, bool *held)
 {
 	struct evict_batch batch = { .store = store, .dir = dir, .quota = quota };
 	uint64_t excess, total = 0;
@@ -555,16 +575,17 @@ static uint64_t evict_quota_dir(struct store *store, struct store_dir *dir,
 		if (gone)
 			store->ops.space(store->ops.arg);
 	}
+	*held = *held || batch.held;
 	return total;
 }
 
 void evict_quota(struct store *store, struct store_quota *quota)
 {
-	bool reserved = false;
+	bool reserved = false, held = false;
 	uint64_t gone = 0;
 
 	for (size_t i = 0; i < store->dir_count; i++)
-		gone += evict_quota_dir(store, &store->dirs[i], quota);
+		gone += evict_quota_dir(store, &store->dirs[i], quota, &held);
 	pthread_mutex_lock(&store->lock);
 	for (const struct store_source *source = store->sources; source; source = source->next)
 		reserved = reserved || (source->quota == quota && source->reserved);
@@ -573,6 +594,11 @@ void evict_quota(struct store *store, struct store_quota *quota)
 		pthread_mutex_unlock(&store->lock);
 		return;
 	}
+	if (quota->wanted && !gone && evict_is_patient(&quota->patience_ns, held)) {
+		pthread_mutex_unlock(&store->lock);
+		return;
+	}
+	quota->patience_ns = 0;
 	if (quota->wanted && !gone)
 		quota->stuck_ns = store_now() + EVICT_STUCK_NS;
 	quota->wanted = 0;

@@ -31,13 +31,14 @@ struct store_dir {
 	uint64_t configured; /* by capacity= */
 	uint64_t capacity;   /* the same, less where the filesystem has less left */
 	uint64_t used, reserved;
-	uint64_t wanted;     /* of the longest block that did not fit */
-	uint64_t rest_ns;    /* no writes until then, after an error; 0: none */
-	uint64_t stuck_ns;   /* eviction found nothing to evict, tried again then */
-	bool lost;	     /* not there, or not fit to be used: tried again after each rest */
-	bool ailing;	     /* has failed since it was last seen to work */
-	unsigned int faults; /* of its index in a row; the store's thread */
-	bool refused;	     /* opening it again failed, and the log says why; likewise */
+	uint64_t wanted;      /* of the longest block that did not fit */
+	uint64_t rest_ns;     /* no writes until then, after an error; 0: none */
+	uint64_t stuck_ns;    /* eviction found nothing to evict, tried again then */
+	uint64_t patience_ns; /* eviction waits for blocks in buffers until then; 0: does not */
+	bool lost;	      /* not there, or not fit to be used: tried again after each rest */
+	bool ailing;	      /* has failed since it was last seen to work */
+	unsigned int faults;  /* of its index in a row; the store's thread */
+	bool refused;	      /* opening it again failed, and the log says why; likewise */
 	/* The store's thread. */
 	unsigned int collected; /* directories of data files looked at since it was opened */
 	uint64_t *left;		/* files of sources that are mounted no more, yet to be looked at */
@@ -51,7 +52,7 @@ struct store_quota {
 	struct store_quota *next;
 	char *prefix;
 	uint64_t limit;
-	uint64_t wanted, stuck_ns; /* as a directory's */
+	uint64_t wanted, stuck_ns, patience_ns; /* as a directory's */
 };
 
 /* What shares an identity; lives as long as the store. store->lock. */

@@ -387,14 +387,32 @@ static bool store_lost_noted(const struct store *store)
 	return note;
 }
 
+/* store->lock held: when eviction has waited enough; UINT64_MAX: it does not wait. */
+static uint64_t store_patience(const struct store *store)
+{
+	uint64_t first_ns = UINT64_MAX;
+
+	for (size_t i = 0; i < store->dir_count; i++)
+		if (store->dirs[i].patience_ns && store->dirs[i].patience_ns < first_ns)
+			first_ns = store->dirs[i].patience_ns;
+	for (const struct store_quota *quota = store->quotas; quota; quota = quota->next)
+		if (quota->patience_ns && quota->patience_ns < first_ns)
+			first_ns = quota->patience_ns;
+	return store->allowed ? first_ns : UINT64_MAX;
+}
+
 /* store->lock held: is there anything to do now? Else *ret_ns is when there may be. */
 static bool store_due(const struct store *store, uint64_t *ret_ns)
 {
-	uint64_t now = store_now();
+	uint64_t now = store_now(), patience_ns = store_patience(store);
 
 	if (store->stop || store->forgets || store->requests || store->evict ||
 	    store_lost_noted(store))
 		return true;
+	if (patience_ns <= now)
+		return true;
+	if (patience_ns < *ret_ns)
+		*ret_ns = patience_ns;
 	for (size_t i = 0; i < store->dir_count; i++) {
 		uint64_t rest_ns = store->dirs[i].rest_ns;
 
@@ -515,7 +533,8 @@ void *store_thread(void *arg)
 			until = cleanup_ns;
 		}
 		cleanup = store_now() >= cleanup_ns;
-		evict = (store->evict || cleanup) && store->allowed;
+		evict = (store->evict || cleanup || store_patience(store) <= store_now()) &&
+			store->allowed;
 		if (cleanup)
 			cleanup_ns = store_now() + store->cleanup_ms * 1000000;
 		allowed = store->allowed;

@@ -272,6 +272,96 @@ static void test_all_hot(void **state)
 	object_unref(object);
 }
 
+/* A reader that keeps what it was given. */
+struct keeper {
+	struct fetch_want want;
+	_Atomic bool done;
+};
+
+static void keeper_data(struct fetch_want *want, uint32_t unit, uint32_t units, const void *bytes,
+			uint32_t len)
+{
+	(void)want;
+	(void)unit;
+	(void)units;
+	(void)bytes;
+	(void)len;
+}
+
+static void keeper_done(struct fetch_want *want, int error, const char *message)
+{
+	(void)message;
+	assert_int_equal(error, 0);
+	container_of(want, struct keeper, want)->done = true;
+}
+
+static void keeper_start(struct keeper *keeper, struct object *object, uint64_t block)
+{
+	keeper->want = rig_want_of(object, block, 0, object_units(object, block), FETCH_DEMAND);
+	keeper->want.data = keeper_data;
+	keeper->want.done = keeper_done;
+	assert_int_equal(fetch_start(rig.core, &keeper->want), 0);
+}
+
+/* The kernel, which never lets a block go. */
+static int refuser_evict(struct object_watch *watch, uint64_t block, bool cold)
+{
+	(void)block;
+	(void)cold;
+	container_of(watch, struct reader, watch)->cold_asked++;
+	return -EBUSY;
+}
+
+/* All that could go is in buffers for a moment: what comes in waits for it, and is kept. */
+static void test_in_buffers(void **state)
+{
+	struct reader refuser = { .watch = { .evict = refuser_evict } };
+	struct keeper keepers[12] = { 0 };
+	struct object *hot, *scan, *other;
+	uint64_t blocks, busy, pinned, stored, dropped = counter_get(blocks_dropped);
+	struct rig_want want;
+	struct origin *origin;
+
+	(void)state;
+	rig.config->capacity.bytes = 15 * MIB + MIB / 2;
+	rig.config->high = 100;
+	rig.config->low = 90;
+	rig_start(&rig);
+	hot = rig_open(&rig, sources[0], "hot", 20);
+	rig_read(&rig, hot);
+	assert_int_equal(core_sync(rig.core, 30000), 0);
+	assert_int_equal(object_watch(hot, &refuser.watch), 0);
+	stored = counter_get(blocks_stored);
+	scan = rig_open(&rig, sources[0], "scan1", 20);
+	for (unsigned int i = 0; i < 12; i++)
+		keeper_start(&keepers[i], scan, i);
+	RIG_UNTIL(counter_get(blocks_stored) == stored + 12);
+	other = rig_open(&rig, sources[1], "other", 20);
+	rig_want(&rig, &want, other, 0, 0, 16, FETCH_DEMAND);
+	assert_int_equal(rig_wait(&want), 0);
+	rig_want_free(&want);
+	/* Eviction has looked at everything, and that round has ended. */
+	RIG_UNTIL(refuser.cold_asked >= 3);
+	origin = origin_of(0);
+	assert_int_equal(store_evict(core_store(rig.core), origin_identity(origin), "nothing",
+				     &blocks, &busy, &pinned),
+			 0);
+	origin_unref(origin);
+	for (unsigned int i = 0; i < 12; i++) {
+		assert_true(keepers[i].done);
+		fetch_release(&keepers[i].want);
+	}
+	assert_int_equal(core_sync(rig.core, 30000), 0);
+	assert_int_equal(counter_get(blocks_dropped), dropped);
+	assert_int_equal(rig_cached_of(hot), 3);
+	assert_int_equal(rig_cached_of(other), 1);
+	assert_true(rig_cached_of(scan) < 12);
+	object_unwatch(hot, &refuser.watch);
+	object_unref(hot);
+	object_unref(scan);
+	object_unref(other);
+}
+
 static void test_pin(void **state)
 {
 	struct origin *origin;
@@ -411,9 +501,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(test_scan),	TEST(test_opened_again), TEST(test_read_again),
-		TEST(test_all_hot),	TEST(test_pin),		 TEST(test_quota),
-		TEST(test_pinned_full), TEST(test_left),	 TEST(test_left_and_fetched),
+		TEST(test_scan),       TEST(test_opened_again),
+		TEST(test_read_again), TEST(test_all_hot),
+		TEST(test_in_buffers), TEST(test_pin),
+		TEST(test_quota),      TEST(test_pinned_full),
+		TEST(test_left),       TEST(test_left_and_fetched),
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
