@@ -36,13 +36,15 @@ struct question {
 	struct origin_call *call;
 	const char *path, *token;
 	bool list;
-	const struct origin_attr *of; /* whose offers are asked for; NULL: another question */
+	const struct origin_attr *of; /* whose offers, or part, are asked for; else NULL */
+	uint32_t number;	      /* of the part; 0: the offers */
 	/* The loop's thread until ended, then the asking one. */
 	int error;
 	char *msg;
 	size_t msg_size;
 	struct origin_attr attr;
 	struct offers offers;
+	struct origin_part part;
 	struct origin_entry *entries;
 	size_t count;
 	char *next_token;
@@ -125,6 +127,18 @@ static void question_offers(void *arg, const struct origin_result *result,
 	question_end(question, result->error, result->message);
 }
 
+static void question_part(void *arg, const struct origin_result *result,
+			  const struct origin_part *part)
+{
+	struct question *question = arg;
+
+	if (question_again(question, result))
+		return;
+	if (!result->error)
+		question->part = *part;
+	question_end(question, result->error, result->message);
+}
+
 static int question_copy(struct question *question, const struct origin_entry *entries,
 			 size_t count, const char *next_token)
 {
@@ -169,6 +183,9 @@ static void question_attempt(struct question *question)
 	if (question->list)
 		err = origin_list(question->origin, question->loop, question->path, question->token,
 				  question_list, question, &question->call);
+	else if (question->number)
+		err = origin_part(question->origin, question->loop, question->path, question->of,
+				  question->number, question_part, question, &question->call);
 	else if (question->of)
 		err = origin_offers(question->origin, question->loop, question->path, question->of,
 				    question_offers, question, &question->call);
@@ -280,6 +297,25 @@ int ask_offers(struct asker *asker, struct origin *origin, const char *path,
 
 	if (!err)
 		*ret = question.offers;
+	return err;
+}
+
+int ask_part(struct asker *asker, struct origin *origin, const char *path,
+	     const struct origin_attr *attr, uint32_t number, struct origin_part *ret, char *msg,
+	     size_t msg_size)
+{
+	struct question question = {
+		.origin = origin,
+		.path = path,
+		.of = attr,
+		.number = number,
+		.msg = msg,
+		.msg_size = msg_size,
+	};
+	int err = question_ask(asker, &question);
+
+	if (!err)
+		*ret = question.part;
 	return err;
 }
 

@@ -32,4 +32,9 @@ int ask_list(struct asker *asker, struct origin *origin, const char *path, ask_e
 int ask_offers(struct asker *asker, struct origin *origin, const char *path,
 	       const struct origin_attr *attr, struct offers *ret, char *msg, size_t msg_size);
 
+/* Where one part of a version lies, as origin_part(). */
+int ask_part(struct asker *asker, struct origin *origin, const char *path,
+	     const struct origin_attr *attr, uint32_t number, struct origin_part *ret, char *msg,
+	     size_t msg_size);
+
 #endif /* WFS_ASK_H */

@@ -9,6 +9,7 @@
 
 #include "cleanup.h"
 #include "counters.h"
+#include "parts.h"
 
 #define LOG_AREA "check"
 #include "log.h"
@@ -19,8 +20,13 @@
 struct check_pass {
 	struct check *check;
 	struct check_result *result;
-	struct digest_sum *sum; /* NULL: no digest can come of it (any more) */
-	int error;		/* that ends it */
+	struct offers offers; /* to be compared */
+	struct parts parts;   /* of those that are of parts */
+	/* NULL: no digest is wanted, or can come of it (any more). */
+	struct digest_sum *sum;
+	struct parts_sum *parts_sum;
+	bool again; /* perhaps the parts are elsewhere */
+	int error;  /* that ends it */
 };
 
 int check_begin(struct check *check, struct connection *connection, const struct digest *given)
@@ -50,6 +56,8 @@ static int check_piece(void *arg, const void *bytes, uint64_t len)
 	pass->check->done += len;
 	if (pass->sum)
 		pass->error = digest_sum_add(pass->sum, bytes, len);
+	if (pass->parts_sum && !pass->error)
+		pass->error = parts_sum_add(pass->parts_sum, bytes, len);
 	pass->check->progress(pass->check->arg);
 	if (check_stopped(pass->check))
 		pass->error = -ECANCELED;
@@ -59,7 +67,9 @@ static int check_piece(void *arg, const void *bytes, uint64_t len)
 static void check_no_sum(struct check_pass *pass)
 {
 	digest_sum_free(pass->sum);
+	parts_sum_free(pass->parts_sum);
 	pass->sum = NULL;
+	pass->parts_sum = NULL;
 }
 
 static void check_damaged(struct check_pass *pass, struct store_file *file, uint64_t block)
@@ -119,29 +129,37 @@ static void check_drop(struct check *check, struct store_file *file)
 	}
 }
 
-static void check_compare(struct check_pass *pass, const struct offers *offers,
-			  struct store_file *file)
+static void check_compare(struct check_pass *pass, struct store_file *file)
 {
+	struct digest found[2][DIGEST_ALGOS]; /* of the bytes, of parts */
 	struct check_result *result = pass->result;
-	struct digest found[DIGEST_ALGOS];
-	unsigned int have = 0;
+	unsigned int have[2] = { 0 };
 
-	for (unsigned int i = 0; i < offers->count; i++) {
-		const struct digest *said = &offers->of[i].digest;
+	for (unsigned int i = 0; i < pass->offers.count; i++) {
+		const struct offer *offer = &pass->offers.of[i];
+		const struct digest *said = &offer->digest;
 		char found_text[DIGEST_TEXT], said_text[DIGEST_TEXT];
+		bool in_parts = offer->parts;
+		struct digest *mine = &found[in_parts][said->algo];
 
-		if (!(have & 1U << said->algo))
-			pass->error = digest_sum_end(pass->sum, said->algo, &found[said->algo]);
-		have |= 1U << said->algo;
+		if (!(have[in_parts] & 1U << said->algo))
+			pass->error = in_parts ? parts_sum_end(pass->parts_sum, said->algo, mine) :
+						 digest_sum_end(pass->sum, said->algo, mine);
+		have[in_parts] |= 1U << said->algo;
 		if (pass->error)
 			return;
-		if (digest_equal(&found[said->algo], said))
+		if (digest_equal(mine, said))
 			continue;
+		if (in_parts && pass->parts.inferred) {
+			pass->again = true;
+			return;
+		}
 		result->digest = CHECK_WRONG;
 		snprintf(result->message, sizeof(result->message),
-			 "its bytes have the %s digest %s, but %s says %s: its cached blocks were dropped",
-			 digest_name(said->algo), digest_text(&found[said->algo], found_text),
-			 offers->of[i].from, digest_text(said, said_text));
+			 "its %s have the %s digest %s, but %s says %s: its cached blocks were dropped",
+			 in_parts ? "parts" : "bytes", digest_name(said->algo),
+			 digest_text(mine, found_text), offers_from(offer->from),
+			 digest_text(said, said_text));
 		counter_add(digests_wrong, 1);
 		log_warn("%s: %s", result->path, result->message);
 		if (file)
@@ -152,66 +170,179 @@ static void check_compare(struct check_pass *pass, const struct offers *offers,
 	counter_add(digests_verified, 1);
 }
 
-/* What is known of the digest. */
-static int check_ask(struct check *check, struct origin *origin, const struct store_key *key,
-		     struct check_result *result, struct offers *ret)
+static int check_attr(const struct store_key *key, struct origin_attr *ret)
 {
-	struct origin_attr attr = { .mode = S_IFREG, .size = key->size };
-	char msg[SERVER_MESSAGE] = "";
 	size_t len = strlen(key->version);
-	int err = -ESTALE;
+
+	*ret = (struct origin_attr){ .mode = S_IFREG, .size = key->size };
+	if (len >= sizeof(ret->version))
+		return -ESTALE;
+	memcpy(ret->version, key->version, len + 1);
+	return 0;
+}
+
+/* What is known of the digest. */
+static int check_ask(struct check_pass *pass, struct origin *origin, const struct store_key *key)
+{
+	struct check *check = pass->check;
+	struct offers *offers = &pass->offers;
+	struct origin_attr attr;
+	char msg[SERVER_MESSAGE] = "";
+	int err = check_attr(key, &attr);
 
 	if (check->silent)
 		err = -EIO;
-	else if (len < sizeof(attr.version)) {
-		memcpy(attr.version, key->version, len + 1);
-		err = ask_offers(check->connection->server->asker, origin, key->path, &attr, ret,
+	else if (!err)
+		err = ask_offers(check->connection->server->asker, origin, key->path, &attr, offers,
 				 msg, sizeof(msg));
-	}
 	if (err == -ECANCELED || err == -ENOMEM)
 		return err;
 	if (err && err != -ESTALE && err != -ENOENT) {
-		result->digest = CHECK_UNASKED;
+		pass->result->digest = CHECK_UNASKED;
 		/* Not of each object anew for as long as an origin is given to answer. */
 		check->silent = check->silent || err != -EACCES;
 		if (!*check->unasked_message)
 			snprintf(check->unasked_message, sizeof(check->unasked_message), "%s",
 				 *msg ? msg : strerror(-err));
 	}
-	if (check->given && ret->count < OFFERS_MAX)
-		ret->of[ret->count++] = (struct offer){
+	if (check->given && offers->count < OFFERS_MAX)
+		offers->of[offers->count++] = (struct offer){
 			.digest = *check->given,
-			.from = "the command line",
+			.from = OFFER_GIVEN,
 		};
-	if (!ret->count && ret->composite)
-		result->digest = CHECK_COMPOSITE;
 	return 0;
+}
+
+struct check_asking {
+	struct asker *asker;
+	struct origin *origin;
+	const struct store_key *key;
+	struct origin_attr attr;
+	char msg[SERVER_MESSAGE];
+};
+
+static int check_ask_part(void *arg, uint32_t number, uint64_t *ret_offset, uint64_t *ret_len,
+			  uint32_t *ret_count)
+{
+	struct check_asking *asking = arg;
+	struct origin_part part;
+	int err = ask_part(asking->asker, asking->origin, asking->key->path, &asking->attr, number,
+			   &part, asking->msg, sizeof(asking->msg));
+
+	if (err)
+		return err;
+	*ret_offset = part.offset;
+	*ret_len = part.len;
+	*ret_count = part.count;
+	return 0;
+}
+
+/* Leaves what is said of parts out, unless it is of so many; 0: in any case. */
+static void check_leave_out(struct offers *offers, uint32_t parts)
+{
+	unsigned int kept = 0;
+
+	for (unsigned int i = 0; i < offers->count; i++)
+		if (!offers->of[i].parts || offers->of[i].parts == parts)
+			offers->of[kept++] = offers->of[i];
+	offers->count = kept;
+}
+
+/* Where the parts are that something is said of. all: as parts_learn(). */
+static int check_learn(struct check_pass *pass, struct origin *origin, const struct store_key *key,
+		       bool all)
+{
+	struct check_asking asking = {
+		.asker = pass->check->connection->server->asker,
+		.origin = origin,
+		.key = key,
+	};
+	struct check *check = pass->check;
+	uint32_t count = 0;
+	int err = 0;
+
+	for (unsigned int i = 0; i < pass->offers.count && !count; i++)
+		count = pass->offers.of[i].parts;
+	parts_clear(&pass->parts);
+	if (count) {
+		err = check_attr(key, &asking.attr);
+		if (!err)
+			err = parts_learn(key->size, count, all, check_ask_part, &asking,
+					  &pass->parts);
+		if (err == -ECANCELED || err == -ENOMEM)
+			return err;
+		if (err == -EPROTO)
+			snprintf(asking.msg, sizeof(asking.msg),
+				 "what its origin tells of its parts does not add up");
+		if (!*check->composite_message)
+			snprintf(check->composite_message, sizeof(check->composite_message), "%s",
+				 err && *asking.msg ? asking.msg :
+				 err		    ? strerror(-err) :
+						      "");
+	} else if (pass->offers.composite && !*check->composite_message) {
+		snprintf(check->composite_message, sizeof(check->composite_message),
+			 "s3: the checksum does not say of how many parts it is");
+	}
+	check_leave_out(&pass->offers, err ? 0 : count);
+	if (!pass->offers.count && pass->offers.composite)
+		pass->result->digest = CHECK_COMPOSITE;
+	return 0;
+}
+
+static int check_sums(struct check_pass *pass, const struct store_key *key)
+{
+	unsigned int algos = 0, of_parts = 0;
+	int err = 0;
+
+	for (unsigned int i = 0; i < pass->offers.count; i++)
+		*(pass->offers.of[i].parts ? &of_parts : &algos) |=
+			1U << pass->offers.of[i].digest.algo;
+	if (algos)
+		err = digest_sum_create(algos, &pass->sum);
+	if (!err && of_parts)
+		err = parts_sum_create(&pass->parts, key->size, of_parts, &pass->parts_sum);
+	return err;
+}
+
+/* Reads it once, and compares. */
+static int check_read(struct check_pass *pass, const struct store_key *key, struct store_file *file)
+{
+	int err = check_sums(pass, key);
+
+	if (!err && file)
+		err = check_blocks(pass, file);
+	if (!err && (pass->sum || pass->parts_sum))
+		check_compare(pass, file);
+	else if (!err && pass->offers.count)
+		pass->result->digest = CHECK_PARTIAL;
+	check_no_sum(pass);
+	return err ? err : pass->error;
 }
 
 static int check_file(struct check *check, struct origin *origin, const struct store_key *key,
 		      struct store_file *file, struct check_result *result)
 {
 	struct check_pass pass = { .check = check, .result = result };
-	struct offers offers = { 0 };
-	unsigned int algos = 0;
 	int err = 0;
 
 	if (file && store_file_cached(file) < key->size)
 		result->digest = CHECK_PARTIAL;
 	else
-		err = check_ask(check, origin, key, result, &offers);
-	for (unsigned int i = 0; i < offers.count; i++)
-		algos |= 1U << offers.of[i].digest.algo;
-	if (!err && algos)
-		err = digest_sum_create(algos, &pass.sum);
-	if (!err && file)
-		err = check_blocks(&pass, file);
-	if (!err && pass.sum)
-		check_compare(&pass, &offers, file);
-	else if (!err && algos)
-		result->digest = CHECK_PARTIAL;
-	check_no_sum(&pass);
-	return err ? err : pass.error;
+		err = check_ask(&pass, origin, key);
+	if (!err)
+		err = check_learn(&pass, origin, key, false);
+	if (!err)
+		err = check_read(&pass, key, file);
+	if (!err && pass.again) {
+		/* Before bytes are called wrong, each part is asked for. */
+		check->done -= result->bytes;
+		result->bytes = 0;
+		err = check_learn(&pass, origin, key, true);
+		if (!err)
+			err = check_read(&pass, key, file);
+	}
+	parts_clear(&pass.parts);
+	return err;
 }
 
 /* Its data file is not there: nor can anybody read it who opens it from now on. */
@@ -294,6 +425,16 @@ void check_count(struct check *check, const struct check_result *result)
 	check_say(check, result);
 }
 
+static int check_why(json_t *result, const char *name, const char *message)
+{
+	cleanup_free char *why = strdup(message);
+
+	if (!why)
+		return -ENOMEM;
+	check_printable(why);
+	return !*why || !json_object_set_new(result, name, json_string(why)) ? 0 : -ENOMEM;
+}
+
 int check_report(const struct check *check, json_t *result)
 {
 	json_t *digests = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "verified",
@@ -304,13 +445,12 @@ int check_report(const struct check *check, json_t *result)
 	json_t *mine = json_pack("{s:I, s:I, s:I, s:o}", "checked", (json_int_t)check->bytes,
 				 "damaged", (json_int_t)check->damaged_blocks, "bad",
 				 (json_int_t)check->bad, "digests", digests);
-	cleanup_free char *why = strdup(check->unasked_message);
-	int err = mine && why && !json_object_update(result, mine) ? 0 : -ENOMEM;
+	int err = mine && !json_object_update(result, mine) ? 0 : -ENOMEM;
 
 	json_decref(mine);
-	if (!err && *why) {
-		check_printable(why);
-		json_object_set_new(result, "unasked", json_string(why));
-	}
+	if (!err)
+		err = check_why(result, "unasked", check->unasked_message);
+	if (!err)
+		err = check_why(result, "composite", check->composite_message);
 	return err;
 }

@@ -17,7 +17,7 @@
 enum check_digest {
 	CHECK_NONE,	 /* nobody offers one of this version */
 	CHECK_PARTIAL,	 /* not all of the object is cached */
-	CHECK_COMPOSITE, /* only ones that are not of the bytes as a whole */
+	CHECK_COMPOSITE, /* only ones of parts, of which it is not known where they are */
 	CHECK_UNASKED,	 /* the origin could not be asked */
 	CHECK_VERIFIED,
 	CHECK_WRONG,
@@ -47,7 +47,8 @@ struct check {
 	uint64_t done;
 	uint64_t files, bytes, damaged_blocks, bad;
 	uint64_t verified, wrong, none, partial, composite, unasked;
-	char unasked_message[SERVER_MESSAGE];
+	/* Why the first of those could not be asked for, or verified; "". */
+	char unasked_message[SERVER_MESSAGE], composite_message[SERVER_MESSAGE];
 };
 
 /* Sets what is not the caller's. 0 or -ENOMEM; check_end() in any case. */

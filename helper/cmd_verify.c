@@ -33,12 +33,15 @@ void check_summary(const json_t *result)
 {
 	const json_t *digests = json_object_get(result, "digests");
 	const char *why = json_string_value(json_object_get(result, "unasked"));
+	const char *parts = json_string_value(json_object_get(result, "composite"));
 
-	printf("digests: %llu verified, %llu wrong, %llu composite (not checked), %llu without a digest",
+	printf("digests: %llu verified, %llu wrong, %llu without a digest",
 	       (unsigned long long)number(digests, "verified"),
 	       (unsigned long long)number(digests, "wrong"),
-	       (unsigned long long)number(digests, "composite"),
 	       (unsigned long long)number(digests, "none"));
+	if (number(digests, "composite"))
+		printf(", %llu composite (not verified: %s)",
+		       (unsigned long long)number(digests, "composite"), parts ? parts : "");
 	if (number(digests, "partial"))
 		printf(", %llu of objects not wholly cached",
 		       (unsigned long long)number(digests, "partial"));

@@ -107,6 +107,7 @@ static void copy_token(char *dst, size_t size, const char *value)
 static void take_field(struct http_reply *reply, const char *name, const char *value)
 {
 	const char *end;
+	uint64_t parts;
 
 	if (!strcasecmp(name, "Content-Length")) {
 		end = parse_u64(value, &reply->length);
@@ -123,6 +124,9 @@ static void take_field(struct http_reply *reply, const char *name, const char *v
 		parse_retry_after(reply, value);
 	} else if (!strcasecmp(name, "x-amz-version-id")) {
 		copy_token(reply->version_id, sizeof(reply->version_id), value);
+	} else if (!strcasecmp(name, "x-amz-mp-parts-count")) {
+		end = parse_u64(value, &parts);
+		reply->parts = end && !*end && parts <= OFFERS_PARTS_MAX ? (uint32_t)parts : 0;
 	} else if (!strcasecmp(name, "x-amz-bucket-region")) {
 		copy_token(reply->region, sizeof(reply->region), value);
 	} else if (!strcasecmp(name, "Location")) {

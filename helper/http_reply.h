@@ -21,6 +21,7 @@ struct http_reply {
 	char version_id[256]; /* x-amz-version-id */
 	char region[64];      /* x-amz-bucket-region */
 	char location[256];   /* Location, cut: only to see whether it is there */
+	uint32_t parts;	      /* x-amz-mp-parts-count, 0: it did not come */
 	struct offers offers; /* digests of the whole object */
 };
 

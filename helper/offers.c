@@ -7,42 +7,67 @@
 
 #define AMAZON "x-amz-checksum-"
 
-static void offers_add(struct offers *offers, const struct digest *digest, const char *from,
-		       bool amazon)
+const char *offers_from(enum offer_from from)
 {
-	if (offers->count < OFFERS_MAX)
-		offers->of[offers->count++] = (struct offer){ *digest, from, amazon };
+	static const char *const names[OFFER_FROMS] = {
+		[OFFER_S3] = "the S3 checksum",	    [OFFER_REPR_DIGEST] = "Repr-Digest",
+		[OFFER_DIGEST] = "Digest",	    [OFFER_FILE] = "the " OFFERS_SUFFIX " file",
+		[OFFER_GIVEN] = "the command line",
+	};
+
+	return names[from];
 }
 
-/* There are no checksums of the whole: those that came are not. */
+static void offers_add(struct offers *offers, const struct digest *digest, enum offer_from from,
+		       uint32_t parts)
+{
+	if (offers->count < OFFERS_MAX)
+		offers->of[offers->count++] = (struct offer){ *digest, from, parts };
+}
+
+/* There are no checksums of the whole: those that came without a number of parts are not. */
 static void offers_compose(struct offers *offers)
 {
 	unsigned int kept = 0;
 
 	offers->composite = true;
 	for (unsigned int i = 0; i < offers->count; i++)
-		if (!offers->of[i].amazon)
+		if (offers->of[i].from != OFFER_S3 || offers->of[i].parts)
 			offers->of[kept++] = offers->of[i];
 	offers->count = kept;
+}
+
+/* The number behind "VALUE-"; 0: there is none that could be. */
+static uint32_t offers_parts(const char *text)
+{
+	uint32_t parts = 0;
+
+	for (; isdigit((unsigned char)*text) && parts <= OFFERS_PARTS_MAX; text++)
+		parts = parts * 10 + (uint32_t)(*text - '0');
+	return *text || parts > OFFERS_PARTS_MAX ? 0 : parts;
 }
 
 /* "VALUE", or "VALUE-PARTS" of an upload in parts. */
 static void offers_amazon(struct offers *offers, const char *name, const char *value)
 {
-	const char *parts = strchr(value, '-');
+	const char *dash = strchr(value, '-');
+	size_t len = dash ? (size_t)(dash - value) : strlen(value);
+	uint32_t parts = dash ? offers_parts(dash + 1) : 0;
 	enum digest_algo algo;
 	struct digest digest;
 
 	if (digest_by_name(name, strlen(name), &algo))
 		return;
-	if (offers->composite || (parts && isdigit((unsigned char)parts[1])))
+	if (dash)
 		offers_compose(offers);
-	else if (!digest_from_base64(algo, value, strlen(value), &digest))
-		offers_add(offers, &digest, "the S3 checksum", true);
+	if (dash ? !parts : offers->composite)
+		return;
+	if (!digest_from_base64(algo, value, len, &digest))
+		offers_add(offers, &digest, OFFER_S3, parts);
 }
 
 /* "sha-256=:BASE64:, sha-512=:BASE64:"; the older field has no colons. */
-static void offers_list(struct offers *offers, const char *value, bool colons, const char *from)
+static void offers_list(struct offers *offers, const char *value, bool colons, enum offer_from from)
 {
 	while (*value) {
 		size_t len = strcspn(value, ","), name, first, end;
@@ -57,7 +82,7 @@ static void offers_list(struct offers *offers, const char *value, bool colons, c
 		    (!colons || (value[name + 1] == ':' && value[end - 1] == ':')) &&
 		    !digest_by_name(value, name, &algo) &&
 		    !digest_from_base64(algo, value + first, end - colons - first, &digest))
-			offers_add(offers, &digest, from, false);
+			offers_add(offers, &digest, from, 0);
 		value += len;
 		value += strspn(value, ", \t");
 	}
@@ -71,9 +96,9 @@ void offers_field(struct offers *offers, const char *name, const char *value)
 	} else if (!strncasecmp(name, AMAZON, strlen(AMAZON))) {
 		offers_amazon(offers, name + strlen(AMAZON), value);
 	} else if (!strcasecmp(name, "Repr-Digest")) {
-		offers_list(offers, value, true, "Repr-Digest");
+		offers_list(offers, value, true, OFFER_REPR_DIGEST);
 	} else if (!strcasecmp(name, "Digest")) {
-		offers_list(offers, value, false, "Digest");
+		offers_list(offers, value, false, OFFER_DIGEST);
 	}
 }
 
@@ -130,7 +155,7 @@ void offers_file(struct offers *offers, const char *text, size_t len, const char
 		size_t line = end ? (size_t)(end - text) : len;
 
 		if (offers_line(text, line, name, &digest)) {
-			offers_add(offers, &digest, "the " OFFERS_SUFFIX " file", false);
+			offers_add(offers, &digest, OFFER_FILE, 0);
 			return;
 		}
 		line += end != NULL;

@@ -10,26 +10,38 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "digest.h"
 
 #define OFFERS_MAX 8
+/* Parts that an upload to S3 may have. */
+#define OFFERS_PARTS_MAX 10000
 /* What stands behind an object's name in that of the file beside it; and bytes of the latter. */
 #define OFFERS_SUFFIX	".sha256"
 #define OFFERS_FILE_MAX (64u << 10)
 
+enum offer_from { OFFER_S3, OFFER_REPR_DIGEST, OFFER_DIGEST, OFFER_FILE, OFFER_GIVEN, OFFER_FROMS };
+
 struct offer {
 	struct digest digest;
-	const char *from; /* for people; a constant */
-	bool amazon;	  /* among those that a COMPOSITE type is about */
+	enum offer_from from;
+	/*
+	 * 0: of the bytes. Else the object was uploaded in so many parts, and this is the digest of
+	 * their digests, one after the other, as bytes (Amazon S3: a checksum that is COMPOSITE).
+	 */
+	uint32_t parts;
 };
 
 struct offers {
 	unsigned int count;
 	struct offer of[OFFERS_MAX];
-	/* There are checksums of parts, or of checksums of parts: not of the bytes as a whole. */
+	/* Something is said of parts: what S3 says of the whole is none of its bytes. */
 	bool composite;
 };
+
+/* Who says it, for people; a constant. */
+const char *offers_from(enum offer_from from);
 
 /*
  * Takes a field of a head: x-amz-checksum-ALGORITHM and -type (Amazon S3, "Checking object

@@ -128,6 +128,17 @@ int origin_offers(struct origin *origin, struct loop *loop, const char *path,
 	return origin->ops->offers(origin, loop, path, attr, done, arg, ret_call);
 }
 
+int origin_part(struct origin *origin, struct loop *loop, const char *path,
+		const struct origin_attr *attr, uint32_t number, origin_part_fn done, void *arg,
+		struct origin_call **ret_call)
+{
+	if (!origin_path_valid(path) || !number || number > OFFERS_PARTS_MAX)
+		return -EINVAL;
+	if (!origin->ops->part)
+		return -EOPNOTSUPP;
+	return origin->ops->part(origin, loop, path, attr, number, done, arg, ret_call);
+}
+
 void origin_cancel(struct origin_call *call)
 {
 	call->cancel(call);

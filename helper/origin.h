@@ -3,7 +3,7 @@
  * origin: where objects come from (s3, http, file), behind one interface.
  *
  *	origin_create -> { origin_stat | origin_list | origin_readlink | origin_get |
- *		origin_offers }* -> origin_unref
+ *		origin_offers | origin_part }* -> origin_unref
  *
  * An origin is shared by all threads. Each call runs on one loop, on which its
  * callbacks are made; it makes one attempt and reports whether another one is
@@ -144,6 +144,21 @@ typedef void (*origin_offers_fn)(void *arg, const struct origin_result *result,
 int origin_offers(struct origin *origin, struct loop *loop, const char *path,
 		  const struct origin_attr *attr, origin_offers_fn done, void *arg,
 		  struct origin_call **ret_call);
+
+/* One part of an object that was uploaded in parts, to S3. */
+struct origin_part {
+	uint64_t offset, len;
+	uint32_t count; /* of its parts */
+};
+typedef void (*origin_part_fn)(void *arg, const struct origin_result *result,
+			       const struct origin_part *part);
+/*
+ * Where part number 1 to OFFERS_PARTS_MAX of a version lies. Errors as of origin_offers();
+ * -EOPNOTSUPP: it is not told.
+ */
+int origin_part(struct origin *origin, struct loop *loop, const char *path,
+		const struct origin_attr *attr, uint32_t number, origin_part_fn done, void *arg,
+		struct origin_call **ret_call);
 
 /* Ends a call; its callback is not made. On the call's loop only. */
 void origin_cancel(struct origin_call *call);

@@ -35,6 +35,10 @@ struct origin_ops {
 	int (*offers)(struct origin *origin, struct loop *loop, const char *path,
 		      const struct origin_attr *attr, origin_offers_fn done, void *arg,
 		      struct origin_call **ret_call);
+	/* May be NULL: it knows no parts. */
+	int (*part)(struct origin *origin, struct loop *loop, const char *path,
+		    const struct origin_attr *attr, uint32_t number, origin_part_fn done, void *arg,
+		    struct origin_call **ret_call);
 	/* Either may be NULL: none, and never. */
 	void (*credentials)(struct origin *origin, struct origin_credentials *ret);
 	bool (*outdated)(struct origin *origin);

@@ -7,6 +7,7 @@
  * is asked about twice at once, by HEAD and by a listing of one key.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +48,7 @@ struct s3_op {
 	struct origin_get get;
 	origin_offers_fn offers_done;
 	struct offers offers;
+	origin_part_fn part_done;
 	void *arg;
 };
 
@@ -446,6 +448,64 @@ static int s3_offers(struct origin *origin, struct loop *loop, const char *path,
 	return 0;
 }
 
+/* parts */
+
+static void on_part(void *arg, struct http_answer *answer)
+{
+	const struct http_reply *reply = answer->reply;
+	struct s3_op *op = arg;
+	struct origin_part part = { 0 };
+
+	op->head = NULL;
+	if (!answer->result.error && !http_same_version(answer, &op->attr)) {
+		part = (struct origin_part){
+			.offset = reply->range_first,
+			.len = reply->range_last - reply->range_first + 1,
+			.count = reply->parts,
+		};
+		/* 200: the server does not know what partNumber is. */
+		if (reply->status != 206 || !reply->has_range || !reply->parts)
+			origin_fail(&answer->result, answer->text, -EOPNOTSUPP, false,
+				    "s3://%s/%s: the server does not tell where its parts are",
+				    op->origin->service.bucket, op->key);
+	}
+	op->part_done(op->arg, &answer->result, &part);
+	op_free(op);
+}
+
+static int s3_part(struct origin *origin, struct loop *loop, const char *path,
+		   const struct origin_attr *attr, uint32_t number, origin_part_fn done, void *arg,
+		   struct origin_call **ret_call)
+{
+	struct s3_op *op = op_create(origin, loop, path);
+	char version[VERSION_QUERY], query[VERSION_QUERY + 32];
+	const char *id = version_query(attr, version);
+	int err;
+
+	if (!op)
+		return -ENOMEM;
+	op->part_done = done;
+	op->arg = arg;
+	op->attr = *attr;
+	snprintf(query, sizeof(query), "partNumber=%" PRIu32 "%s%s", number, id ? "&" : "",
+		 id ? id : "");
+	err = s3_start(&op->origin->service, loop,
+		       &(struct s3_request){
+			       .key = op->key,
+			       .query = query,
+			       .head = true,
+			       .done = on_part,
+			       .arg = op,
+		       },
+		       &op->head);
+	if (err) {
+		op_free(op);
+		return err;
+	}
+	*ret_call = &op->base;
+	return 0;
+}
+
 /* The origin itself. */
 
 static void s3_destroy(struct origin *origin)
@@ -480,6 +540,7 @@ static const struct origin_ops s3_ops = {
 	.list = s3_list,
 	.read = s3_read,
 	.offers = s3_offers,
+	.part = s3_part,
 	.credentials = s3_credentials,
 	.outdated = s3_outdated,
 	.destroy = s3_destroy,

@@ -15,10 +15,11 @@ issuer.py.
 
 Control, by anybody:
     PUT    /_/file/PATH[?from=FILE&size=N&seed=N&etag=strong|weak|none&modified=EPOCH|none&version=ID&type=T&keep=1
-                        &checksum=ALGORITHM[:HEX[-PARTS]]&checksum_type=T]
+                        &checksum=ALGORITHM[:HEX[-PARTS]]&checksum_type=T&parts=N,N,...]
                              a file: the body or FILE, or N bytes made from the seed; keep:
                              the version before it can still be asked for by its id;
                              checksum: of S3, told to who asks for it, right if no HEX is given
+                             parts: uploaded in parts of these lengths, which HEAD tells of
     PUT    /_/many/PREFIX?count=N           that many empty files, PREFIX000000 and on
     DELETE /_/file/PATH
     POST   /_/fault          {"path": "/x" or "/dir/*", "method": "GET" or absent,
@@ -121,7 +122,8 @@ class File:
     """Bytes, given or made on demand, and what is said of them."""
 
     def __init__(self, body, size=None, seed=0, etag="strong", modified=None, version=None,
-                 content_type="application/octet-stream", checksum=None, checksum_type=None):
+                 content_type="application/octet-stream", checksum=None, checksum_type=None,
+                 parts=None):
         self.body = body
         self.seed = seed
         self.size = len(body) if size is None else size
@@ -130,15 +132,26 @@ class File:
         self.modified = modified
         self.version = version
         self.content_type = content_type
+        self.parts = []
+        for length in parts.split(",") if parts else []:
+            first = self.parts[-1][1] + 1 if self.parts else 0
+            self.parts.append((first, first + int(length) - 1))
         self.checksums = {}
         if checksum:
             name, _, said = checksum.partition(":")
-            value, dash, parts = said.partition("-")
-            value = bytes.fromhex(value) if said else CHECKSUMS[name](self.read(0, self.size))
+            value, dash, count = said.partition("-")
+            if self.parts and not said:
+                value, dash, count = self.composite(CHECKSUMS[name]), "-", str(len(self.parts))
+            else:
+                value = bytes.fromhex(value) if said else CHECKSUMS[name](self.read(0, self.size))
             self.checksums[f"x-amz-checksum-{name}"] = \
-                base64.b64encode(value).decode() + dash + parts
+                base64.b64encode(value).decode() + dash + count
         if checksum_type:
             self.checksums["x-amz-checksum-type"] = checksum_type
+
+    def composite(self, checksum):
+        return checksum(b"".join(checksum(self.read(first, last - first + 1))
+                                 for first, last in self.parts))
 
     def read(self, offset, length):
         if self.body or not self.size:
@@ -283,7 +296,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 int(query.get("seed", 0)), query.get("etag", "strong"),
                 None if modified == "none" else float(modified), query.get("version"),
                 query.get("type", "application/octet-stream"),
-                query.get("checksum"), query.get("checksum_type")))
+                query.get("checksum"), query.get("checksum_type"), query.get("parts")))
         return self.plain(204)
 
     def do_DELETE(self):
@@ -430,6 +443,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         elif kind != "unconditional" and self.precondition_fails(file):
             return self.answer(412)
         status, first, length = 200, 0, file.size
+        if "partNumber" in self.query and file.parts:
+            number = int(self.query["partNumber"])
+            if number > len(file.parts):
+                return self.answer(416)
+            wanted = file.parts[number - 1]
+            headers["x-amz-mp-parts-count"] = str(len(file.parts))
         if wanted and kind != "full":
             first = wanted[0]
             last = min(file.size - 1, wanted[1] if wanted[1] is not None else file.size - 1)

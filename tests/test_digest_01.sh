@@ -124,7 +124,7 @@ ask verify "$nginx_url/none/"
 is "$status $(field files)" "0 0" "verify where nothing is cached"
 is "$(count_gets 'bin$')" "$gets" "none of this asked for an object"
 wfs verify "$nginx_url/model/" >"$tmp/out"
-is "$(grep -c '^digests: 2 verified, 0 wrong, 0 composite (not checked), 4 without a digest$' "$tmp/out")" 1 \
+is "$(grep -c '^digests: 2 verified, 0 wrong, 4 without a digest$' "$tmp/out")" 1 \
 	"it says so to people, too"
 
 # ---- on the command line
@@ -234,7 +234,8 @@ is "$status $(digests)" "0 6 0 1 1 0 0" "S3: each checksum, a file beside it, on
 ask verify "$source"
 is "$status $(digests)" "0 6 0 1 1 0 0" "S3: verify"
 wfs verify "$source" >"$tmp/out"
-is "$(grep -c '1 composite (not checked)' "$tmp/out")" 1 "S3: it says what it cannot check"
+is "$(grep -c '1 composite (not verified: .*/parts: .*where its parts are)' "$tmp/out")" 1 \
+	"S3: it says what it cannot check, and why"
 for algorithm in sha256 sha1 crc32 crc32c crc64nvme; do
 	require put "$algorithm" "$tmp/s3.bin" "checksum=$algorithm:$(
 		case $algorithm in
@@ -248,6 +249,37 @@ for algorithm in sha256 sha1 crc32 crc32c crc64nvme; do
 	is "$status $(digests)" "1 0 1 0 0 0 0" "S3: a $algorithm that is wrong"
 	says "^wfs: $algorithm: .*$algorithm .*S3 checksum" "S3: a sentence says so"
 done
+
+# ---- S3, uploaded in parts
+
+for algorithm in sha256 sha1 crc32 crc32c; do
+	require put parts/$algorithm "$tmp/s3.bin" \
+		"checksum=$algorithm&checksum_type=COMPOSITE&parts=30000,30000,10000"
+done
+require put parts/uneven "$tmp/s3.bin" "checksum=sha256&parts=20000,40000,10000"
+require put parts/hidden "$tmp/s3.bin" "checksum=sha256&parts=20000,15000,25000,10000"
+require put parts/one "$tmp/s3.bin" "checksum=sha256&parts=70000"
+ask fetch --verify "$source/parts"
+is "$status $(digests)" "0 7 0 0 0 0 0" "S3 parts: each checksum, however long the parts are"
+parts_asked() {
+	control GET /_/log && jq '[.[] | select(.path == "'"$place/parts/$1"'" and (.query | test("partNumber")))] | length' <<<"$origin_reply"
+}
+is "$(parts_asked sha256) $(parts_asked uneven) $(parts_asked hidden) $(parts_asked one)" "2 5 6 0" \
+	"S3 parts: as few are asked for as will do"
+for algorithm in sha256 crc32c; do
+	require put parts/$algorithm "$tmp/s3.bin" \
+		"checksum=$algorithm:${right:0:$([ $algorithm = sha256 ] && echo 64 || echo 8)}-3&parts=30000,30000,10000"
+	ask verify "$source/parts/$algorithm"
+	is "$status $(digests)" "1 0 1 0 0 0 0" "S3 parts: a $algorithm that is wrong"
+	says "^wfs: $algorithm: its parts have .*$algorithm .*S3 checksum" "S3 parts: a sentence says so"
+done
+require put parts/flipped "$tmp/s3.bin" "checksum=sha256&parts=30000,30000,10000"
+require fault parts/flipped corrupt '"at": 45678'
+ask fetch --verify "$source/parts/flipped"
+is "$status $(digests)" "1 0 1 0 0 0 0" "S3 parts: one byte that came wrong is found"
+require calm
+ask fetch --verify "$source/parts/flipped"
+is "$status $(digests)" "0 1 0 0 0 0 0" "S3 parts: and right when it comes again"
 
 head -c 200000 "$root/model/a.bin" >"$tmp/big.bin"
 require put big "$tmp/big.bin" "checksum=crc64nvme"

@@ -192,6 +192,25 @@ void ask_offers(struct loop *loop, struct origin *origin, const char *path,
 	wait_for(&w, origin_offers(origin, loop, path, attr, on_offers, &w, &call));
 }
 
+static void on_part(void *arg, const struct origin_result *result, const struct origin_part *part)
+{
+	struct waiting *w = arg;
+
+	if (!result->error)
+		w->ask->part = *part;
+	take(w, result);
+}
+
+void ask_part(struct loop *loop, struct origin *origin, const char *path,
+	      const struct origin_attr *attr, uint32_t number, struct ask *ret)
+{
+	struct origin_call *call;
+	struct waiting w;
+
+	begin(&w, loop, ret);
+	wait_for(&w, origin_part(origin, loop, path, attr, number, on_part, &w, &call));
+}
+
 void ask_turn(struct loop *loop, uint64_t ms)
 {
 	struct waiting w = { .loop = loop, .bound = { .expired = on_turned } };

@@ -26,6 +26,7 @@ struct ask {
 	uint64_t skipped;
 	char token[1024]; /* "": no more */
 	struct offers offers;
+	struct origin_part part;
 	char target[512]; /* readlink */
 };
 
@@ -39,6 +40,8 @@ void ask_read(struct loop *loop, struct origin *origin, const char *path,
 	      struct ask *ret);
 void ask_offers(struct loop *loop, struct origin *origin, const char *path,
 		const struct origin_attr *attr, struct ask *ret);
+void ask_part(struct loop *loop, struct origin *origin, const char *path,
+	      const struct origin_attr *attr, uint32_t number, struct ask *ret);
 /* Runs the loop for a moment, with nothing to wait for. */
 void ask_turn(struct loop *loop, uint64_t ms);
 

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -157,15 +158,33 @@ static void composite(void **state)
 	offers_field(&offers, "x-amz-checksum-sha256", ABC_BASE64);
 	offers_field(&offers, "x-amz-checksum-type", "COMPOSITE");
 	assert_int_equal(offers.count, 1);
-	assert_string_equal(offers.of[0].from, "Repr-Digest");
+	assert_int_equal(offers.of[0].from, OFFER_REPR_DIGEST);
+	assert_string_equal(offers_from(offers.of[0].from), "Repr-Digest");
 	assert_true(offers.composite);
 	offers_field(&offers, "x-amz-checksum-crc32", "NSRBwg==");
 	assert_int_equal(offers.count, 1);
 
 	nothing(NULL);
 	offers_field(&offers, "x-amz-checksum-sha256", ABC_BASE64 "-3");
-	assert_int_equal(offers.count, 0);
+	offers_field(&offers, "x-amz-checksum-type", "COMPOSITE");
+	offers_field(&offers, "x-amz-checksum-crc32", "NSRBwg==-10000");
 	assert_true(offers.composite);
+	assert_int_equal(offers.count, 2);
+	offered(0, DIGEST_SHA256);
+	assert_int_equal(offers.of[0].parts, 3);
+	assert_int_equal(offers.of[1].parts, 10000);
+	/* So many parts there are not. */
+	for (const char *const *bad = (const char *const[]){ "-0", "-", "-10001", "-3x", "--3",
+							     "-99999999999999999999", NULL };
+	     *bad; bad++) {
+		char text[128];
+
+		nothing(NULL);
+		snprintf(text, sizeof(text), "%s%s", ABC_BASE64, *bad);
+		offers_field(&offers, "x-amz-checksum-sha256", text);
+		assert_int_equal(offers.count, 0);
+		assert_true(offers.composite);
+	}
 }
 
 static void fields(void **state)

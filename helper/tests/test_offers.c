@@ -112,7 +112,9 @@ static void offered(const char *wanted)
 	for (unsigned int i = 0; i < ask.offers.count; i++) {
 		const struct offer *offer = &ask.offers.of[i];
 
-		found[i] = offer->from[strncmp(offer->from, "the ", 4) ? 0 : 4];
+		const char *from = offers_from(offer->from);
+
+		found[i] = from[strncmp(from, "the ", 4) ? 0 : 4];
 		if (offer->digest.algo == DIGEST_SHA256)
 			assert_true(digest_equal(&offer->digest, &hello));
 	}
@@ -137,7 +139,8 @@ static void s3(void **state)
 	offered("S");
 	assert_int_equal(ask.offers.of[0].digest.algo, DIGEST_CRC64NVME);
 	ask_for(origin, "parts");
-	offered("");
+	offered("S");
+	assert_int_equal(ask.offers.of[0].parts, 2);
 	assert_true(ask.offers.composite);
 	/* A file beside it says more; one of a file beside it is not asked for. */
 	put("/b/dir/sum.sha256", HELLO "  sum\n");
@@ -147,6 +150,46 @@ static void s3(void **state)
 	ask_for(origin, "sum.sha256");
 	offered("");
 	assert_int_equal(faulty_count(&server, "GET", "/b/dir/sum.sha256.sha256"), 0);
+	origin_unref(origin);
+}
+
+/* Where the parts of an upload are, by HEAD of one of them. */
+static void parts(void **state)
+{
+	struct origin *origin = open_origin("s3://b/dir", false);
+	struct origin_attr attr;
+
+	(void)state;
+	put("/b/dir/one?checksum=sha256&parts=2,2,1&checksum_type=COMPOSITE", "hello");
+	put("/b/dir/id?checksum=sha256&parts=4,1&version=one", "hello");
+	put("/b/dir/id?version=two&keep=1", "other!");
+	put("/b/dir/whole?checksum=sha256", "hello");
+	ask_for(origin, "one");
+	assert_int_equal(ask.offers.count, 1);
+	assert_int_equal(ask.offers.of[0].parts, 3);
+	attr = attr_of(origin, "one");
+	ask_part(loop, origin, "one", &attr, 2, &ask);
+	assert_string_equal(ask.message, "");
+	assert_int_equal(ask.part.offset, 2);
+	assert_int_equal(ask.part.len, 2);
+	assert_int_equal(ask.part.count, 3);
+	ask_part(loop, origin, "one", &attr, 3, &ask);
+	assert_int_equal(ask.part.len, 1);
+	ask_part(loop, origin, "one", &attr, 4, &ask);
+	assert_int_equal(ask.error, -EIO);
+	/* Of the version that is asked for. */
+	put("/b/dir/one?checksum=sha256&parts=2,2,1", "jello");
+	ask_part(loop, origin, "one", &attr, 1, &ask);
+	assert_int_equal(ask.error, -ESTALE);
+	attr = (struct origin_attr){ .mode = S_IFREG, .size = 5, .version = "id:one" };
+	ask_part(loop, origin, "id", &attr, 2, &ask);
+	assert_string_equal(ask.message, "");
+	assert_int_equal(ask.part.offset, 4);
+	/* A server that does not know what a part is, and one that has none. */
+	attr = attr_of(origin, "whole");
+	ask_part(loop, origin, "whole", &attr, 1, &ask);
+	assert_int_equal(ask.error, -EOPNOTSUPP);
+	assert_non_null(strstr(ask.message, "where its parts are"));
 	origin_unref(origin);
 }
 
@@ -299,9 +342,13 @@ static void file(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(s3, each),      cmocka_unit_test_setup(anonymous, each),
-		cmocka_unit_test_setup(refused, each), cmocka_unit_test_setup(versions, each),
-		cmocka_unit_test_setup(http, each),    cmocka_unit_test(file),
+		cmocka_unit_test_setup(s3, each),
+		cmocka_unit_test_setup(anonymous, each),
+		cmocka_unit_test_setup(parts, each),
+		cmocka_unit_test_setup(refused, each),
+		cmocka_unit_test_setup(versions, each),
+		cmocka_unit_test_setup(http, each),
+		cmocka_unit_test(file),
 	};
 
 	return cmocka_run_group_tests_name("offers", tests, set_up, tear_down);
