@@ -9,6 +9,7 @@
 
 #include "cleanup.h"
 #include "counters.h"
+#include "kept.h"
 #include "parts.h"
 
 #define LOG_AREA "check"
@@ -22,6 +23,9 @@ struct check_pass {
 	struct check_result *result;
 	struct offers offers; /* to be compared */
 	struct parts parts;   /* of those that are of parts */
+	/* What the index has of them. */
+	unsigned char stored[STORE_DIGESTS_MAX];
+	size_t stored_len;
 	/* NULL: no digest is wanted, or can come of it (any more). */
 	struct digest_sum *sum;
 	struct parts_sum *parts_sum;
@@ -181,36 +185,87 @@ static int check_attr(const struct store_key *key, struct origin_attr *ret)
 	return 0;
 }
 
-/* What is known of the digest. */
-static int check_ask(struct check_pass *pass, struct origin *origin, const struct store_key *key)
+/* One more that is said, if it is not said yet. */
+static void check_add(struct offers *offers, const struct offer *offer)
+{
+	for (unsigned int i = 0; i < offers->count; i++)
+		if (offers->of[i].parts == offer->parts &&
+		    digest_equal(&offers->of[i].digest, &offer->digest))
+			return;
+	if (offers->count < OFFERS_MAX)
+		offers->of[offers->count++] = *offer;
+}
+
+/* The origin could not be asked. */
+static void check_unasked(struct check *check, struct check_result *result, int err,
+			  const char *message)
+{
+	result->digest = CHECK_UNASKED;
+	/* Not of each object anew for as long as an origin is given to answer. */
+	check->silent = check->silent || err != -EACCES;
+	if (!*check->unasked_message)
+		snprintf(check->unasked_message, sizeof(check->unasked_message), "%s",
+			 *message ? message : strerror(-err));
+}
+
+static int check_ask(struct check_pass *pass, struct origin *origin, const struct store_key *key,
+		     char *msg, size_t msg_size)
 {
 	struct check *check = pass->check;
-	struct offers *offers = &pass->offers;
 	struct origin_attr attr;
-	char msg[SERVER_MESSAGE] = "";
 	int err = check_attr(key, &attr);
 
 	if (check->silent)
-		err = -EIO;
-	else if (!err)
-		err = ask_offers(check->connection->server->asker, origin, key->path, &attr, offers,
-				 msg, sizeof(msg));
+		return -EIO;
+	return err ? err :
+		     ask_offers(check->connection->server->asker, origin, key->path, &attr,
+				&pass->offers, msg, msg_size);
+}
+
+/* What is known of the digest: kept with the object, said by the origin, and given. */
+static int check_offers(struct check_pass *pass, struct origin *origin, const struct store_key *key,
+			struct store_file *file)
+{
+	struct check *check = pass->check;
+	char msg[SERVER_MESSAGE] = "";
+	struct parts kept_parts = { 0 };
+	struct offers kept = { 0 };
+	int err = -ENODATA;
+
+	if (file && !store_digests(file, pass->stored, &pass->stored_len))
+		kept_decode(pass->stored, pass->stored_len, key->size, &kept, &kept_parts);
+	if (check->anew || !kept.count)
+		err = check_ask(pass, origin, key, msg, sizeof(msg));
 	if (err == -ECANCELED || err == -ENOMEM)
 		return err;
-	if (err && err != -ESTALE && err != -ENOENT) {
-		pass->result->digest = CHECK_UNASKED;
-		/* Not of each object anew for as long as an origin is given to answer. */
-		check->silent = check->silent || err != -EACCES;
-		if (!*check->unasked_message)
-			snprintf(check->unasked_message, sizeof(check->unasked_message), "%s",
-				 *msg ? msg : strerror(-err));
-	}
-	if (check->given && offers->count < OFFERS_MAX)
-		offers->of[offers->count++] = (struct offer){
-			.digest = *check->given,
-			.from = OFFER_GIVEN,
-		};
+	for (unsigned int i = 0; i < kept.count; i++)
+		if (err || kept.of[i].from == OFFER_GIVEN)
+			check_add(&pass->offers, &kept.of[i]);
+	if (err && kept.count)
+		pass->parts = kept_parts;
+	else if (err && err != -ESTALE && err != -ENOENT)
+		check_unasked(check, pass->result, err, msg);
+	if (check->given)
+		check_add(&pass->offers, &(struct offer){
+						 .digest = *check->given,
+						 .from = OFFER_GIVEN,
+					 });
 	return 0;
+}
+
+/* What was right is kept with the object. */
+static void check_keep(struct check_pass *pass, struct store_file *file)
+{
+	unsigned char bytes[KEPT_MAX];
+	size_t len = kept_encode(&pass->offers, &pass->parts, bytes);
+	int err;
+
+	if (!len || (len == pass->stored_len && !memcmp(bytes, pass->stored, len)))
+		return;
+	err = store_keep_digests(file, bytes, len);
+	/* It may be on its way out; and it can be asked for again. */
+	if (err && err != -ENOENT)
+		log_warn("%s: its digest is not kept: %s", pass->result->path, strerror(-err));
 }
 
 struct check_asking {
@@ -263,6 +318,9 @@ static int check_learn(struct check_pass *pass, struct origin *origin, const str
 
 	for (unsigned int i = 0; i < pass->offers.count && !count; i++)
 		count = pass->offers.of[i].parts;
+	/* Where they are was kept as well. */
+	if (count && pass->parts.count == count && !all)
+		return 0;
 	parts_clear(&pass->parts);
 	if (count) {
 		err = check_attr(key, &asking.attr);
@@ -311,10 +369,12 @@ static int check_read(struct check_pass *pass, const struct store_key *key, stru
 
 	if (!err && file)
 		err = check_blocks(pass, file);
-	if (!err && (pass->sum || pass->parts_sum))
-		check_compare(pass, file);
-	else if (!err && pass->offers.count)
+	if (!err && !pass->sum && !pass->parts_sum && pass->offers.count)
 		pass->result->digest = CHECK_PARTIAL;
+	else if (!err && pass->offers.count)
+		check_compare(pass, file);
+	if (!err && file && pass->result->digest == CHECK_VERIFIED)
+		check_keep(pass, file);
 	check_no_sum(pass);
 	return err ? err : pass->error;
 }
@@ -328,7 +388,7 @@ static int check_file(struct check *check, struct origin *origin, const struct s
 	if (file && store_file_cached(file) < key->size)
 		result->digest = CHECK_PARTIAL;
 	else
-		err = check_ask(&pass, origin, key);
+		err = check_offers(&pass, origin, key, file);
 	if (!err)
 		err = check_learn(&pass, origin, key, false);
 	if (!err)

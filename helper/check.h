@@ -42,6 +42,7 @@ struct check {
 	/* A block was found damaged and dropped; NULL: nothing more is to be done. */
 	void (*damaged)(void *arg, uint64_t block);
 	void *arg;
+	bool anew;   /* the origin is asked also of what is known */
 	bool silent; /* the origin did not answer: it is not asked any more */
 	/* What was read by now, and what was counted. */
 	uint64_t done;

@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* An index has their numbers: new ones come last. */
 enum digest_algo {
 	DIGEST_SHA256,
 	DIGEST_SHA512,

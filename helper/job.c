@@ -576,6 +576,7 @@ static int job_prepare(struct job *job, const json_t *request, char *msg, size_t
 	if (!err && job->verify)
 		err = check_begin(&job->check, job->connection,
 				  job->has_digest ? &job->digest : NULL);
+	job->check.anew = true;
 	if (!err)
 		err = core_origin(job->core, source, options, &job->origin, msg, msg_size);
 	if (!err)

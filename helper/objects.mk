@@ -5,7 +5,7 @@
 # Shared by the daemon, the command and the unit tests.
 COMMON_OBJS := \
 	loop.o loop_uring.o loop_epoll.o loop_pool.o loop_curl.o retry.o \
-	origin.o origin_path.o endpoint.o validator.o crc.o digest.o parts.o offers.o \
+	origin.o origin_path.o endpoint.o validator.o crc.o digest.o parts.o offers.o kept.o \
 	http.o http_receive.o http_url.o http_reply.o http_index.o origin_http.o \
 	origin_s3.o s3_request.o s3_xml.o sigv4.o inifile.o \
 	credentials.o credentials_wait.o credentials_text.o credentials_profile.o credentials_sts.o \

@@ -4,6 +4,7 @@
  */
 #include "store.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 #include "counters.h"
 #include "loop.h"
 #include "store_impl.h"
+
+static_assert(STORE_DIGESTS_MAX <= INDEX_DIGESTS_MAX, "the index takes what the store does");
 
 #define LOG_AREA "store"
 #include "log.h"
@@ -446,6 +449,27 @@ int store_unpin(struct store *store, const char *identity, const char *path)
 	struct store_request request = { .kind = STORE_UNPIN, .identity = identity, .path = path };
 
 	return store_ask(store, &request);
+}
+
+int store_keep_digests(struct store_file *file, const unsigned char *bytes, size_t len)
+{
+	struct store_request request = {
+		.kind = STORE_DIGESTS,
+		.file = file,
+		.bytes = bytes,
+		.len = len,
+	};
+
+	return len > STORE_DIGESTS_MAX ? -E2BIG : store_ask(file->store, &request);
+}
+
+int store_digests(struct store_file *file, unsigned char bytes[STORE_DIGESTS_MAX], size_t *ret_len)
+{
+	int err = index_digests(file->dir->index, file->id, &file->hash, bytes, ret_len);
+
+	if (err)
+		store_index_error(file->store, file->dir);
+	return err ? -ENOENT : 0;
 }
 
 void store_each_dir(struct store *store, void (*fn)(void *arg, const struct store_dir_info *info),

@@ -142,6 +142,15 @@ int store_evict(struct store *store, const char *identity, const char *path, uin
 int store_pin(struct store *store, const char *identity, const char *path);
 int store_unpin(struct store *store, const char *identity, const char *path);
 
+/*
+ * Keeps bytes that say what digests the file's bytes have had, for as long as any block of it
+ * is recorded; what they mean is the caller's. Waits for it. -ENOENT: none is.
+ */
+#define STORE_DIGESTS_MAX 1024
+int store_keep_digests(struct store_file *file, const unsigned char *bytes, size_t len);
+/* What is kept so: -ENOENT. */
+int store_digests(struct store_file *file, unsigned char bytes[STORE_DIGESTS_MAX], size_t *ret_len);
+
 /* For `wfs stat`: one directory each, until fn is through. */
 struct store_dir_info {
 	const char *path;

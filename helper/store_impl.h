@@ -116,13 +116,16 @@ struct store_note {
 	int64_t opened_s; /* 0: its records are to go */
 };
 
-enum store_request_kind { STORE_EVICT, STORE_PIN, STORE_UNPIN };
+enum store_request_kind { STORE_EVICT, STORE_PIN, STORE_UNPIN, STORE_DIGESTS };
 
 /* A command, waiting for the store's thread. */
 struct store_request {
 	struct store_request *next;
 	enum store_request_kind kind;
 	const char *identity, *path;
+	struct store_file *file; /* STORE_DIGESTS: whose, and what is to be kept of them */
+	const unsigned char *bytes;
+	size_t len;
 	uint64_t blocks, busy, pinned;
 	int error;
 	bool done;

@@ -269,9 +269,13 @@ static int index_setup(struct index_txn *txn, void *arg)
 		unsigned int flags;
 		MDB_dbi *dbi;
 	} tables[] = {
-		{ "keys", 0, &index->keys },	   { "files", MDB_INTEGERKEY, &index->files },
-		{ "blocks", 0, &index->blocks },   { "order", MDB_INTEGERKEY, &index->order },
-		{ "sources", 0, &index->sources }, { "pins", 0, &index->pins },
+		{ "keys", 0, &index->keys },
+		{ "files", MDB_INTEGERKEY, &index->files },
+		{ "blocks", 0, &index->blocks },
+		{ "order", MDB_INTEGERKEY, &index->order },
+		{ "sources", 0, &index->sources },
+		{ "pins", 0, &index->pins },
+		{ "digests", MDB_INTEGERKEY, &index->digests },
 		{ "meta", 0, &index->meta },
 	};
 	MDB_val key = { 6, "starts" }, value = { sizeof(index->starts), &index->starts };

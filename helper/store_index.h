@@ -9,7 +9,11 @@
  *		those of blocks that proved to be read again, the others are on probation
  *	sources	hash of an identity -> struct index_source_record, then identity, name
  *	pins	hash of (identity, path) -> identity, path
+ *	digests	id -> hash of the file's key, then digests that its bytes have had (kept.h)
  *	meta	"starts" -> how often the directory was opened; "totals" -> struct index_totals
+ *
+ * digests is younger than the format: an index without it is given one, and a daemon that does
+ * not know it leaves it as it is; so what it says of a file counts only with that file's hash.
  *
  * Reads: any thread. Changes: the store's thread, one transaction at a time. While the
  * index is not attached to a directory everything answers -ENODEV.
@@ -27,6 +31,8 @@ struct index_txn;
 #define INDEX_MAIN (1ULL << 63)
 /* From so many starts on ids, which are made of them, 40 bits higher, would come again. */
 #define INDEX_STARTS_MAX (1U << 23)
+/* Bytes that are kept of a file's digests. */
+#define INDEX_DIGESTS_MAX 1024
 
 struct index_hash {
 	uint64_t low, high;
@@ -111,6 +117,10 @@ int index_file_blocks(struct index *index, uint64_t id, uint64_t first, struct i
 /* The oldest blocks with a number above seq, of the same kind (INDEX_MAIN or not). */
 int index_oldest(struct index *index, uint64_t seq, struct index_block *blocks, size_t max);
 
+/* What is kept of a file's digests: so many bytes, or -ENOENT. */
+int index_digests(struct index *index, uint64_t id, const struct index_hash *hash,
+		  unsigned char bytes[INDEX_DIGESTS_MAX], size_t *ret_len);
+
 /*
  * Runs fn in a transaction, again with more room if there was too little: fn must
  * come to the same whenever it is called. Durable when it returns 0.
@@ -126,6 +136,8 @@ int index_put_block(struct index_txn *txn, const struct index_file *file, uint64
 int index_delete_block(struct index_txn *txn, uint64_t id, uint64_t block, uint64_t len);
 /* Makes it the youngest one of those past probation. */
 int index_rotate(struct index_txn *txn, const struct index_block *block, uint64_t len);
+/* Keeps bytes about the digests of a file that is recorded: -ENOENT. They go with its record. */
+int index_put_digests(struct index_txn *txn, uint64_t id, const unsigned char *bytes, size_t len);
 /* Notes when a file was opened; nothing if it is not recorded. */
 int index_touch(struct index_txn *txn, uint64_t id, int64_t opened_s);
 /* Makes the record of a source, or changes name and time. name NULL: as it is. */

@@ -125,6 +125,8 @@ static int index_account(struct index_txn *txn, const struct index_file *file, i
 	}
 	txn->totals.files = index_add(txn->totals.files, -1);
 	rc = mdb_del(txn->txn, txn->index->files, &key, NULL);
+	if (!rc || rc == MDB_NOTFOUND)
+		rc = mdb_del(txn->txn, txn->index->digests, &key, NULL);
 	if (rc && rc != MDB_NOTFOUND)
 		return index_error(rc);
 	/* The key may name a younger file by now. */
@@ -251,6 +253,24 @@ int index_rotate(struct index_txn *txn, const struct index_block *block, uint64_
 	value.mv_data = copy;
 	err = index_error(mdb_put(txn->txn, txn->index->blocks, &key, &value, 0));
 	return err ? err : index_put_order(txn, record->seq, &block_key);
+}
+
+int index_put_digests(struct index_txn *txn, uint64_t id, const unsigned char *bytes, size_t len)
+{
+	MDB_val key = { sizeof(id), &id }, value;
+	struct index_file file;
+	char *copy;
+	int err = index_get_file(txn->index, txn->txn, id, &file);
+
+	if (err)
+		return err;
+	copy = index_scratch(txn, sizeof(file.hash) + len);
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, &file.hash, sizeof(file.hash));
+	memcpy(copy + sizeof(file.hash), bytes, len);
+	value = (MDB_val){ sizeof(file.hash) + len, copy };
+	return index_error(mdb_put(txn->txn, txn->index->digests, &key, &value, 0));
 }
 
 int index_touch(struct index_txn *txn, uint64_t id, int64_t opened_s)

@@ -53,7 +53,7 @@ struct index {
 	pthread_rwlock_t map_lock; /* held for reading by every transaction; guards env */
 	MDB_env *env;		   /* NULL: not attached */
 	bool wreck;		   /* a change was left in its middle; the store's thread */
-	MDB_dbi keys, files, blocks, order, sources, pins, meta;
+	MDB_dbi keys, files, blocks, order, sources, pins, digests, meta;
 	uint64_t map_size;
 	uint64_t seq; /* the last one, without INDEX_MAIN; the store's thread */
 	uint64_t starts;

@@ -114,6 +114,41 @@ int index_file(struct index *index, uint64_t id,
 	return index_read(index, index_show, &showing);
 }
 
+struct index_digesting {
+	uint64_t id;
+	const struct index_hash *hash;
+	unsigned char *bytes;
+	size_t len;
+};
+
+static int index_read_digests(struct index_read *read, void *arg)
+{
+	struct index_digesting *digesting = arg;
+	MDB_val key = { sizeof(digesting->id), &digesting->id }, value;
+	size_t head = sizeof(*digesting->hash);
+	int err = index_error(mdb_get(read->txn, read->index->digests, &key, &value));
+
+	if (err)
+		return err;
+	if (value.mv_size < head || value.mv_size > head + INDEX_DIGESTS_MAX ||
+	    memcmp(value.mv_data, digesting->hash, head))
+		return -ENOENT;
+	digesting->len = value.mv_size - head;
+	memcpy(digesting->bytes, (const char *)value.mv_data + head, digesting->len);
+	return 0;
+}
+
+int index_digests(struct index *index, uint64_t id, const struct index_hash *hash,
+		  unsigned char bytes[INDEX_DIGESTS_MAX], size_t *ret_len)
+{
+	struct index_digesting digesting = { .id = id, .hash = hash, .bytes = bytes };
+	int err = index_read(index, index_read_digests, &digesting);
+
+	if (!err)
+		*ret_len = digesting.len;
+	return err;
+}
+
 int index_find(struct index *index, const struct index_hash *hash,
 	       int (*fn)(void *arg, const struct index_file *file), void *arg)
 {

@@ -487,10 +487,20 @@ static void store_check_dirs(struct store *store, bool all)
 		store->ops.back(store->ops.arg);
 }
 
+static int store_write_digests(struct index_txn *txn, void *arg)
+{
+	const struct store_request *request = arg;
+
+	return index_put_digests(txn, request->file->id, request->bytes, request->len);
+}
+
 static void store_answer(struct store *store, struct store_request *request)
 {
 	if (request->kind == STORE_EVICT)
 		evict_request(store, request);
+	else if (request->kind == STORE_DIGESTS)
+		request->error =
+			index_update(request->file->dir->index, store_write_digests, request);
 	else
 		request->error = store_pin_request(store, request);
 }

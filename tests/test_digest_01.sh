@@ -89,6 +89,7 @@ beside() {
 require make_file "$root/model/a.bin" $size a
 require make_file "$root/model/deep/b.bin" 300000 b
 require make_file "$root/model/c d%.bin" 65536 c
+require make_file "$root/other/d.bin" 100000 d
 require touch "$root/model/empty"
 (cd "$root/model" && sha256sum a.bin >a.bin.sha256 && sha256sum empty >empty.sha256)
 sum "$root/model/c d%.bin" >"$root/model/c d%.bin.sha256"
@@ -210,12 +211,29 @@ require beside deep/b.bin "$wrong"
 touch -d '30 minutes ago' "$root/model/deep/b.bin"
 ask verify "$nginx_url/model/"
 is "$status $(digests)" "0 2 0 0 4 0 0" "a digest is not taken for that of another version"
+ask fetch "$nginx_url/other/"
 require stop_nginx
 ask verify "$nginx_url/model/"
-is "$status $(digests)" "0 0 0 0 0 0 6" "without the origin the blocks are checked"
+is "$status $(digests)" "0 2 0 0 0 0 4" "without the origin the blocks are checked, and digests that are known"
 at_least "$(field checked)" $size "all of them"
-ask verify --sha256 "$right" "$a"
-is "$status $(digests)" "0 1 0 0 0 0 0" "and a digest on the command line as well"
+
+# ---- digests that were given, and are known from then on
+
+d=$nginx_url/other/d.bin
+ask verify "$d"
+is "$status $(digests)" "0 0 0 0 0 0 1" "an object nothing is known of"
+ask verify --sha256 "$(sum "$root/other/d.bin")" "$d"
+is "$status $(digests)" "0 1 0 0 0 0 0" "a digest on the command line, without the origin"
+ask verify "$d"
+is "$status $(digests)" "0 1 0 0 0 0 0" "is known from then on"
+require stop_wfsd
+require start_native
+ask verify "$d"
+is "$status $(digests)" "0 1 0 0 0 0 0" "also after a restart"
+ask verify "$nginx_url/model/"
+is "$status $(digests)" "0 2 0 0 0 0 4" "and so are those that the origin told"
+ask verify --sha256 "$wrong" "$d"
+is "$status $(digests)" "1 0 1 0 0 0 0" "another one is wrong all the same"
 
 # ---- S3
 
@@ -246,6 +264,8 @@ for algorithm in sha256 sha1 crc32 crc32c crc64nvme; do
 		esac
 	)&checksum_type=FULL_OBJECT"
 	ask verify "$source/$algorithm"
+	is "$status $(digests)" "0 1 0 0 0 0 0" "S3: what a $algorithm was is known"
+	ask fetch --verify "$source/$algorithm"
 	is "$status $(digests)" "1 0 1 0 0 0 0" "S3: a $algorithm that is wrong"
 	says "^wfs: $algorithm: .*$algorithm .*S3 checksum" "S3: a sentence says so"
 done
@@ -269,7 +289,7 @@ is "$(parts_asked sha256) $(parts_asked uneven) $(parts_asked hidden) $(parts_as
 for algorithm in sha256 crc32c; do
 	require put parts/$algorithm "$tmp/s3.bin" \
 		"checksum=$algorithm:${right:0:$([ $algorithm = sha256 ] && echo 64 || echo 8)}-3&parts=30000,30000,10000"
-	ask verify "$source/parts/$algorithm"
+	ask fetch --verify "$source/parts/$algorithm"
 	is "$status $(digests)" "1 0 1 0 0 0 0" "S3 parts: a $algorithm that is wrong"
 	says "^wfs: $algorithm: its parts have .*$algorithm .*S3 checksum" "S3 parts: a sentence says so"
 done

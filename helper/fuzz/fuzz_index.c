@@ -14,7 +14,7 @@
 #define CHANGES_MAX 16
 #define FILES_MAX   8
 
-enum { FILES, BLOCKS, ORDER, KEYS, META, SOURCES, PINS, DATABASES };
+enum { FILES, BLOCKS, ORDER, KEYS, META, SOURCES, PINS, DIGESTS, DATABASES };
 
 static struct index_file files[] = {
 	{ .id = 1,
@@ -87,6 +87,8 @@ static int put_all(struct index_txn *txn, void *arg)
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
 		for (uint64_t block = 0; block < blocks_of(&files[i]) && !err; block++)
 			err = put_block(txn, &(struct put){ &files[i], block, block });
+	if (!err)
+		err = index_put_digests(txn, files[0].id, (const unsigned char *)"digests", 7);
 	return err;
 }
 
@@ -98,7 +100,7 @@ static MDB_dbi database(size_t number)
 	const MDB_dbi dbis[DATABASES] = { index_used->files, index_used->blocks,
 					  index_used->order, index_used->keys,
 					  index_used->meta,  index_used->sources,
-					  index_used->pins };
+					  index_used->pins,  index_used->digests };
 
 	return dbis[number];
 }
@@ -236,7 +238,8 @@ static void change_records(struct fuzz_input *input)
 	for (unsigned int i = 0; i < CHANGES_MAX && input->left; i++) {
 		size_t number = fuzz_byte(input) % DATABASES;
 
-		change_record(input, txn, database(number), number == FILES || number == ORDER);
+		change_record(input, txn, database(number),
+			      number == FILES || number == ORDER || number == DIGESTS);
 	}
 	if (mdb_txn_commit(txn))
 		abort();

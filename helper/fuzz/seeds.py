@@ -95,7 +95,7 @@ def http_reply():
              'ETag: W/"', 'Last-Modified: ', 'Date: ', 'Retry-After: ', 'x-amz-version-id: ',
              'x-amz-bucket-region: ', 'Location: ', 'Sun, 13 Sep 2020 12:26:40 GMT', '/*', '*/',
              '18446744073709551615', '9223372036854775808', '0-99/1000', '\r\n', '19700101', '+2400',
-             'x-amz-checksum-sha256: ', 'x-amz-checksum-type: COMPOSITE\n', 'Repr-Digest: sha-256=:', 'Digest: SHA-256=',
+             'x-amz-checksum-sha256: ', 'x-amz-mp-parts-count: 10000\n', 'x-amz-checksum-type: COMPOSITE\n', 'Repr-Digest: sha-256=:', 'Digest: SHA-256=',
              abc, abc64, '  x', ' *x']
     return seeds, words
 

@@ -448,6 +448,84 @@ static void faults_at_once(void **state)
 	assert_int_equal(open_again(), 0);
 }
 
+static int put_digests(struct index_txn *txn, void *arg)
+{
+	const char *text = arg;
+
+	return index_put_digests(txn, 1, (const unsigned char *)text, strlen(text));
+}
+
+static void kept(const char *wanted)
+{
+	unsigned char bytes[INDEX_DIGESTS_MAX];
+	size_t len = 0;
+
+	assert_int_equal(index_digests(opened, 1, &file.hash, bytes, &len), wanted ? 0 : -ENOENT);
+	if (wanted) {
+		assert_int_equal(len, strlen(wanted));
+		assert_memory_equal(bytes, wanted, len);
+	}
+}
+
+/* What an index has that is older than the table of digests: all but that. */
+static void drop_digests(void)
+{
+	MDB_env *env;
+	MDB_txn *txn;
+	MDB_dbi dbi;
+
+	index_close(opened);
+	opened = NULL;
+	assert_int_equal(mdb_env_create(&env), 0);
+	assert_int_equal(mdb_env_set_maxdbs(env, 8), 0);
+	assert_int_equal(mdb_env_open(env, dir, MDB_NOTLS, 0600), 0);
+	assert_int_equal(mdb_txn_begin(env, NULL, 0, &txn), 0);
+	assert_int_equal(mdb_dbi_open(txn, "digests", 0, &dbi), 0);
+	assert_int_equal(mdb_drop(txn, dbi, 1), 0);
+	assert_int_equal(mdb_txn_commit(txn), 0);
+	mdb_env_close(env);
+}
+
+/* Digests are kept with their file, and go with its last block. */
+static void digests(void **state)
+{
+	const struct index_hash other = { 1, 3 };
+	unsigned char bytes[INDEX_DIGESTS_MAX];
+	size_t len;
+
+	(void)state;
+	kept(NULL);
+	assert_int_equal(index_update(opened, put_digests, "one"), 0);
+	assert_int_equal(index_update(opened, put_digests, "another"), 0);
+	kept("another");
+	assert_int_equal(open_again(), 0);
+	kept("another");
+	/* Not of a file that has its number by now. */
+	assert_int_equal(index_digests(opened, 1, &other, bytes, &len), -ENOENT);
+	for (uint64_t block = 0; block < BLOCKS; block++) {
+		kept("another");
+		assert_int_equal(index_update(opened, delete_block, &block), 0);
+	}
+	kept(NULL);
+	assert_int_equal(index_update(opened, put_digests, "one"), -ENOENT);
+	for (uint64_t block = 0; block < BLOCKS; block++)
+		assert_int_equal(index_update(opened, put_block, &block), 0);
+	kept(NULL);
+	/* A record that is no such thing. */
+	assert_int_equal(index_update(opened, put_digests, "one"), 0);
+	change("digests", 0, -1, 15);
+	kept(NULL);
+	assert_int_equal(index_update(opened, put_digests, "one"), 0);
+	change("digests", 0, 3, 9);
+	kept(NULL);
+	/* An older index is given the table, and loses nothing. */
+	drop_digests();
+	assert_int_equal(open_again(), 0);
+	kept(NULL);
+	assert_int_equal(index_update(opened, put_digests, "one"), 0);
+	kept("one");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -456,6 +534,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(counts, begin, end),
 		cmocka_unit_test_setup_teardown(sources, begin, end),
 		cmocka_unit_test_setup_teardown(pins, begin, end),
+		cmocka_unit_test_setup_teardown(digests, begin, end),
 		cmocka_unit_test_setup_teardown(totals, begin, end),
 		cmocka_unit_test_setup_teardown(starts, begin, end),
 		cmocka_unit_test_setup_teardown(faults, begin, end),
