@@ -79,10 +79,14 @@ static void check_no_sum(struct check_pass *pass)
 static void check_damaged(struct check_pass *pass, struct store_file *file, uint64_t block)
 {
 	struct check *check = pass->check;
+	char text[128];
 
-	log_warn("%s: block %llu in the cache failed its check and is dropped", pass->result->path,
+	snprintf(text, sizeof(text), "block %llu in the cache failed its check",
 		 (unsigned long long)block);
+	log_warn("%s: %s and is dropped", pass->result->path, text);
 	counter_add(blocks_corrupt, 1);
+	store_tell(check->store, store_file_key(file)->identity, pass->result->path, "corrupt",
+		   text);
 	store_forget(file, block);
 	pass->result->damaged++;
 	if (check->damaged)
@@ -166,6 +170,9 @@ static void check_compare(struct check_pass *pass, struct store_file *file)
 			 digest_text(said, said_text));
 		counter_add(digests_wrong, 1);
 		log_warn("%s: %s", result->path, result->message);
+		if (file)
+			store_tell(pass->check->store, store_file_key(file)->identity, result->path,
+				   "digest", result->message);
 		if (file)
 			check_drop(pass->check, file);
 		return;
@@ -406,7 +413,8 @@ static int check_file(struct check *check, struct origin *origin, const struct s
 }
 
 /* Its data file is not there: nor can anybody read it who opens it from now on. */
-static void check_lost(struct store_file *file, uint64_t blocks, struct check_result *result)
+static void check_lost(struct check *check, struct store_file *file, uint64_t blocks,
+		       struct check_result *result)
 {
 	uint64_t next = 0, block;
 
@@ -421,6 +429,10 @@ static void check_lost(struct store_file *file, uint64_t blocks, struct check_re
 	snprintf(result->message, sizeof(result->message),
 		 "its data file in the cache is gone; its blocks were dropped");
 	log_warn("%s: %s", result->path, result->message);
+	/* Else the store, which has looked for it, tells. */
+	if (next)
+		store_tell(check->store, store_file_key(file)->identity, result->path, "corrupt",
+			   result->message);
 }
 
 int check_object(struct check *check, struct origin *origin, const struct store_key *key,
@@ -434,7 +446,7 @@ int check_object(struct check *check, struct origin *origin, const struct store_
 	if (err)
 		return err;
 	if (lost)
-		check_lost(file, lost, ret);
+		check_lost(check, file, lost, ret);
 	else
 		err = check_file(check, origin, key, file, ret);
 	if (file)
@@ -446,24 +458,13 @@ int check_object(struct check *check, struct origin *origin, const struct store_
 	return err;
 }
 
-/* A name may be no UTF-8, or would break a line on a terminal. */
-static void check_printable(char *text)
-{
-	json_t *json = json_string(text);
-
-	for (char *c = text; *c; c++)
-		if ((unsigned char)*c < ' ' || *c == 127 || (!json && (unsigned char)*c > 127))
-			*c = '?';
-	json_decref(json);
-}
-
 static void check_say(struct check *check, const struct check_result *result)
 {
 	cleanup_free char *path = strdup(result->path);
 
 	if (!path)
 		return;
-	check_printable(path);
+	server_printable(path);
 	server_send(check->connection,
 		    json_pack("{s:{s:s, s:s}}", "bad", "path", path, "message", result->message));
 }
@@ -491,7 +492,7 @@ static int check_why(json_t *result, const char *name, const char *message)
 
 	if (!why)
 		return -ENOMEM;
-	check_printable(why);
+	server_printable(why);
 	return !*why || !json_object_set_new(result, name, json_string(why)) ? 0 : -ENOMEM;
 }
 

@@ -16,6 +16,7 @@
 
 struct client {
 	FILE *file;
+	bool quiet; /* says nothing of what goes wrong */
 };
 
 static const char *client_socket;
@@ -37,40 +38,61 @@ bool client_may_ask(void)
 	return !access(client_path(), W_OK);
 }
 
-int client_open(struct client **ret)
+/* A connection, or -errno. */
+static int client_connect(const char *path)
 {
 	struct sockaddr_un address = { .sun_family = AF_UNIX };
-	const char *path = client_path();
-	struct client *client;
-	int fd;
+	int fd, err;
 
 	if (strlen(path) >= sizeof(address.sun_path))
-		return failed("the path of the control socket is too long: %s", path);
+		return -ENAMETOOLONG;
 	memcpy(address.sun_path, path, strlen(path) + 1);
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
-		return failed("cannot make a socket: %s", strerror(errno));
-	if (connect(fd, (struct sockaddr *)&address, sizeof(address))) {
-		int err = errno;
+		return -errno;
+	if (!connect(fd, (struct sockaddr *)&address, sizeof(address)))
+		return fd;
+	err = -errno;
+	close(fd);
+	return err;
+}
 
-		close(fd);
-		if (err == ENOENT || err == ECONNREFUSED) {
-			failed("no daemon is running (nobody serves %s): start wfsd", path);
-			return WFS_EXIT_NO_DAEMON;
-		}
-		return failed("cannot reach the daemon at %s: %s%s", path, strerror(err),
-			      err == EACCES ? "; root may, and the group of the socket" : "");
-	}
-	client = calloc(1, sizeof(*client));
+static int client_create(int fd, bool quiet, struct client **ret)
+{
+	struct client *client = calloc(1, sizeof(*client));
+
 	if (client)
 		client->file = fdopen(fd, "r+");
 	if (!client || !client->file) {
 		free(client);
 		close(fd);
-		return failed("out of memory");
+		return -ENOMEM;
 	}
+	client->quiet = quiet;
 	*ret = client;
 	return 0;
+}
+
+int client_open(struct client **ret)
+{
+	const char *path = client_path();
+	int fd = client_connect(path), err;
+
+	err = fd < 0 ? fd : client_create(fd, false, ret);
+	if (err == -ENOENT || err == -ECONNREFUSED) {
+		failed("no daemon is running (nobody serves %s): start wfsd", path);
+		return WFS_EXIT_NO_DAEMON;
+	}
+	return err ? failed("cannot reach the daemon at %s: %s%s", path, strerror(-err),
+			    err == -EACCES ? "; root may, and the group of the socket" : "") :
+		     0;
+}
+
+int client_try(struct client **ret)
+{
+	int fd = client_connect(client_path());
+
+	return fd < 0 || client_create(fd, true, ret) ? WFS_EXIT_NO_DAEMON : 0;
 }
 
 void client_close(struct client *client)
@@ -91,7 +113,8 @@ int client_ask(struct client *client, json_t *request, client_line_fn line, void
 	if (!text)
 		return failed("the request cannot be written as JSON (a name that is no UTF-8?)");
 	if (fprintf(client->file, "%s\n", text) < 0 || fflush(client->file)) {
-		failed("the daemon has gone");
+		if (!client->quiet)
+			failed("the daemon has gone");
 		return WFS_EXIT_NO_DAEMON;
 	}
 	while (getline(&buffer, &size, client->file) > 0) {
@@ -105,7 +128,8 @@ int client_ask(struct client *client, json_t *request, client_line_fn line, void
 		sentence = json_string_value(json_object_get(answer, "error"));
 		if (sentence) {
 			progress_end();
-			failed("%s", sentence);
+			if (!client->quiet)
+				failed("%s", sentence);
 			/* A directory where one object is wanted. */
 			if (json_integer_value(json_object_get(answer, "errno")) == EISDIR)
 				status = WFS_EXIT_USAGE;
@@ -124,6 +148,7 @@ int client_ask(struct client *client, json_t *request, client_line_fn line, void
 		json_decref(answer);
 	}
 	progress_end();
-	failed("the daemon has gone in the middle of it");
+	if (!client->quiet)
+		failed("the daemon has gone in the middle of it");
 	return WFS_EXIT_NO_DAEMON;
 }

@@ -1,26 +1,16 @@
 // SPDX-License-Identifier: MIT
 /*
- * wfs mounts, wfs events: what the kernel tells of its mounts.
+ * wfs mounts: what the kernel tells of its mounts.
  */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "cleanup.h"
 #include "control.h"
 #include "command.h"
-
-static int open_control(struct control **ret)
-{
-	int err = control_open(ret);
-
-	if (err == -ENOENT)
-		return failed("the kernel has no wfs module loaded");
-	return err ? failed("cannot ask the kernel: %s", strerror(-err)) : 0;
-}
 
 struct mount_list {
 	json_t *mounts;
@@ -101,9 +91,9 @@ static int mounts_run(const struct command *command, int argc, char **argv)
 	status = options_parse(command, argc, argv, "", 0, 0, &options, &first);
 	if (status >= 0)
 		return status;
-	status = open_control(&control);
-	if (status)
-		return status;
+	err = control_open(&control);
+	if (err)
+		return no_control(err);
 	list.mounts = json_array();
 	err = control_mounts(control, mounts_one, &list);
 	if (!err)
@@ -133,69 +123,4 @@ const struct command command_mounts = {
 	.help = "All mounts of this machine with what they wait for, whether a daemon serves\n"
 		"them, and how full its cache is.\n",
 	.run = mounts_run,
-};
-
-static bool events_one(void *arg, const struct control_event *event)
-{
-	const struct options *options = arg;
-	struct timespec now;
-	char stamp[32] = "";
-	struct tm tm;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	if (gmtime_r(&now.tv_sec, &tm))
-		strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	if (options->json) {
-		json_t *line = json_pack("{s:s, s:s, s:I, s:I, s:s?, s:s?}", "time", stamp, "event",
-					 control_event_name(event->event), "mount",
-					 (json_int_t)event->mount, "session",
-					 (json_int_t)event->session, "path", event->path, "text",
-					 event->text);
-
-		if (line)
-			json_dumpf(line, stdout, JSON_COMPACT);
-		json_decref(line);
-	} else {
-		printf("%s %s", stamp, control_event_name(event->event));
-		if (event->mount)
-			printf(" mount=%llu", (unsigned long long)event->mount);
-		if (event->session)
-			printf(" session=%llu", (unsigned long long)event->session);
-		if (event->path)
-			printf(" path=%s", event->path);
-		if (event->text)
-			printf(" %s", event->text);
-	}
-	putchar('\n');
-	/* Whoever reads has gone: so do we. */
-	return !fflush(stdout);
-}
-
-static int events_run(const struct command *command, int argc, char **argv)
-{
-	struct control *control = NULL;
-	struct options options;
-	int first, status, err;
-
-	status = options_parse(command, argc, argv, "", 0, 0, &options, &first);
-	if (status >= 0)
-		return status;
-	status = open_control(&control);
-	if (status)
-		return status;
-	err = control_events(control, events_one, &options);
-	control_close(control);
-	if (err == -EPERM || err == -EACCES)
-		return failed(
-			"events name files, so that only root may follow them (CAP_NET_ADMIN)");
-	return err ? failed("events cannot be followed: %s", strerror(-err)) : 0;
-}
-
-const struct command command_events = {
-	.name = "events",
-	.args = "[--json]",
-	.summary = "follow events, one a line",
-	.help = "Mounts and unmounts, sessions of the daemon, blocks that failed their check,\n"
-		"requests that timed out, names served past their time. Until interrupted.\n",
-	.run = events_run,
 };

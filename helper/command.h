@@ -45,6 +45,9 @@ void options_free(struct options *options);
 /* Prints a sentence; returns WFS_EXIT_FAILED. */
 int failed(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* Says that control_open() failed; returns WFS_EXIT_FAILED. */
+int no_control(int error);
+
 /* "s3://..." rather than a path. */
 bool is_source(const char *text);
 /* "12.3 MiB" into text. */
@@ -64,6 +67,8 @@ int check_status(const json_t *result);
 struct client;
 /* 0, or WFS_EXIT_NO_DAEMON or WFS_EXIT_FAILED with a sentence printed. */
 int client_open(struct client **ret);
+/* The same, and all that is asked then, without a sentence. */
+int client_try(struct client **ret);
 /* Is there a socket, and may the caller use it? Prints nothing. */
 bool client_may_ask(void);
 void client_close(struct client *client);

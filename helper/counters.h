@@ -44,6 +44,7 @@
 	X(stalls, counter, "Transfers given up because no byte came")                           \
 	X(hidden_keys, counter, "Keys that cannot be a path")                                   \
 	X(helper_sessions, counter, "Sessions with the kernel")                                 \
+	X(event_followers, gauge, "Connections that follow what the daemon finds")              \
 	X(buffer_total_bytes, gauge, "Buffer memory")                                           \
 	X(buffer_used_bytes, gauge, "Buffer memory in use")                                     \
 	X(buffer_waits, counter, "Times that a block waited for buffer memory")                 \

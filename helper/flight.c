@@ -312,6 +312,25 @@ static bool flight_check(const struct flight *flight)
 	return true;
 }
 
+/* The block is not what was stored, or cannot be read. */
+static void flight_bad(const struct flight *flight, int error)
+{
+	const struct object *object = flight->object;
+	char text[128];
+
+	if (error)
+		snprintf(text, sizeof(text), "block %llu cannot be read from the cache: %s",
+			 (unsigned long long)flight->blocks[0]->nr, strerror(-error));
+	else
+		snprintf(text, sizeof(text), "block %llu in the cache failed its check",
+			 (unsigned long long)flight->blocks[0]->nr);
+	log_warn("%s: %s; it is fetched again", object_path(object), text);
+	counter_add(blocks_corrupt, 1);
+	store_tell(object->core->store, origin_identity(object->origin), object_path(object),
+		   "corrupt", text);
+	store_forget(object->file, flight->blocks[0]->nr);
+}
+
 static void flight_cached(void *arg, int error)
 {
 	struct flight *flight = arg;
@@ -322,14 +341,7 @@ static void flight_cached(void *arg, int error)
 		store_file_used(flight->object->file, block->nr);
 		flight_arrived(flight, flight->len);
 	} else {
-		if (error)
-			log_warn("%s: the cache file cannot be read: %s",
-				 object_path(flight->object), strerror(-error));
-		else
-			log_warn("%s: block %llu in the cache failed its check and is fetched again",
-				 object_path(flight->object), (unsigned long long)block->nr);
-		counter_add(blocks_corrupt, 1);
-		store_forget(flight->object->file, block->nr);
+		flight_bad(flight, error);
 	}
 	SCOPED_LOCK(&core->lock);
 	flight_end(flight);

@@ -12,7 +12,7 @@ COMMON_OBJS := \
 	credentials_metadata.o credentials_http.o \
 	origin_file.o \
 	listing.o names.o names_record.o names_call.o \
-	log.o counters.o config.o buffers.o \
+	log.o events.o counters.o config.o buffers.o \
 	core.o object.o block.o fetch.o flight.o hold.o usage.o faultpoint.o \
 	store.o store_read.o store_dir.o store_source.o store_collect.o store_file.o store_io.o \
 	store_index.o store_index_fault.o store_index_read.o store_index_change.o store_thread.o evict.o
@@ -24,7 +24,7 @@ WFSD_OBJS := wfsd.o server.o server_command.o job.o check.o verify.o ask.o repor
 
 # The command: main file wfs.c.
 WFS_OBJS := wfs.o client.o progress.o control.o \
-	cmd_mounts.o cmd_stat.o cmd_fetch.o cmd_verify.o cmd_prefetch.o cmd_drop.o
+	cmd_mounts.o cmd_events.o cmd_stat.o cmd_fetch.o cmd_verify.o cmd_prefetch.o cmd_drop.o
 
 # The mount helper: main file mount.c.
 MOUNT_OBJS := mount.o

@@ -18,6 +18,7 @@
 
 #include "cleanup.h"
 #include "config.h"
+#include "events.h"
 #include "server_impl.h"
 
 #define LOG_AREA "server"
@@ -139,6 +140,16 @@ void server_send(struct connection *connection, json_t *line)
 		}
 		done += (size_t)n;
 	}
+}
+
+void server_printable(char *text)
+{
+	json_t *json = json_string(text);
+
+	for (char *c = text; *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 127 || (!json && (unsigned char)*c > 127))
+			*c = '?';
+	json_decref(json);
 }
 
 void server_progress(struct connection *connection, json_t *progress)
@@ -309,6 +320,7 @@ void server_stop(struct server *server)
 	uint64_t one = 1;
 
 	server->stopping = true;
+	events_wake();
 	if (server->running) {
 		if (write(server->stop_fd, &one, sizeof(one)) < 0)
 			log_warn("the control socket stops with its next look");

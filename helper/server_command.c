@@ -6,14 +6,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 
 #include "cleanup.h"
+#include "counters.h"
+#include "events.h"
 #include "server_impl.h"
 #include "store.h"
 
 #define SYNC_LOOK_MS   1000
 #define SYNC_TIMEOUT_S 600
+/* How soon it is seen that nobody follows any more. */
+#define EVENTS_LOOK_MS 500
 
 static const char *command_string(const json_t *request, const char *key)
 {
@@ -289,15 +294,72 @@ static int command_mounts(struct connection *connection, const json_t *request, 
 	return *ret_result ? 0 : -ENOMEM;
 }
 
+/* Has the other side gone? It has nothing more to say. */
+static bool command_is_left(struct connection *connection)
+{
+	ssize_t n;
+	char c;
+
+	n = recv(connection->fd, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+	if (!n || (n < 0 && errno != EAGAIN && errno != EINTR))
+		connection->broken = true;
+	return connection->broken || connection->server->stopping;
+}
+
+static void command_send_event(struct connection *connection, const struct event *event)
+{
+	cleanup_free char *source = strdup(event->source), *path = strdup(event->path);
+	json_t *line;
+
+	if (!source || !path)
+		return;
+	server_printable(source);
+	server_printable(path);
+	line = json_pack("{s:{s:I, s:s, s:s, s:s, s:s}}", "event", "time",
+			 (json_int_t)event->time_s, "event", event->name, "source", source, "path",
+			 path, "text", event->text);
+	/* The text may have an odd name in it. */
+	if (line)
+		server_send(connection, line);
+}
+
+/* What is found from now on, until the other side goes. */
+static int command_events(struct connection *connection, const json_t *request, json_t **ret_result,
+			  char *msg, size_t msg_size)
+{
+	uint64_t number = events_next();
+
+	(void)request;
+	(void)ret_result;
+	(void)msg;
+	(void)msg_size;
+	server_send(connection, json_pack("{s:b}", "following", 1));
+	counter_add(event_followers, 1);
+	while (!command_is_left(connection)) {
+		struct event *event;
+		int err = events_wait(&number, EVENTS_LOOK_MS, &event);
+
+		if (err == -EOVERFLOW)
+			server_send(connection, json_pack("{s:b}", "lost", 1));
+		if (err)
+			continue;
+		command_send_event(connection, event);
+		free(event);
+	}
+	counter_sub(event_followers, 1);
+	return 0;
+}
+
 static const struct {
 	const char *name;
 	server_command_fn fn;
 } commands[] = {
-	{ "stat", command_stat },   { "ls", command_ls },
-	{ "fetch", job_fetch },	    { "verify", verify_run },
-	{ "sync", command_sync },   { "invalidate", command_invalidate },
-	{ "evict", command_evict }, { "pin", command_pin },
-	{ "unpin", command_pin },   { "mounts", command_mounts },
+	{ "stat", command_stat },     { "ls", command_ls },
+	{ "fetch", job_fetch },	      { "verify", verify_run },
+	{ "sync", command_sync },     { "invalidate", command_invalidate },
+	{ "evict", command_evict },   { "pin", command_pin },
+	{ "unpin", command_pin },     { "mounts", command_mounts },
+	{ "events", command_events },
 };
 
 server_command_fn server_command(const char *name)

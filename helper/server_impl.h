@@ -49,6 +49,8 @@ void server_talk(struct connection *connection);
 void server_send(struct connection *connection, json_t *line);
 /* The same for what is on its way: {"progress": ...}. */
 void server_progress(struct connection *connection, json_t *progress);
+/* A name may be no UTF-8, or would break a line on a terminal: that is made '?'. */
+void server_printable(char *text);
 
 /*
  * One command. 0: *ret_result is what is sent beside "ok" (or NULL); -errno with a

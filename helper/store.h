@@ -61,6 +61,9 @@ int store_register(struct store *store, struct loop *loop);
 
 /* Names the source of an identity, so that its quota is known. */
 void store_source(struct store *store, const char *identity, const char *name);
+/* Tells who follows events what was found of an object that is cached. No lock held. */
+void store_tell(struct store *store, const char *identity, const char *path, const char *event,
+		const char *text);
 /* It was mounted once more, or (false) once less. */
 void store_mounted(struct store *store, const char *identity, bool mounted);
 

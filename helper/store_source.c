@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "events.h"
 #include "store_impl.h"
 
 #define LOG_AREA "store"
@@ -126,6 +127,17 @@ static void source_name(struct store *store, struct store_source *source, const 
 	source->name = copy;
 	source->dirty = true;
 	source->quota = source_quota(store, name);
+}
+
+void store_tell(struct store *store, const char *identity, const char *path, const char *event,
+		const char *text)
+{
+	const struct store_source *source;
+
+	SCOPED_LOCK(&store->lock);
+	for (source = store->sources; source && strcmp(source->identity, identity) != 0;)
+		source = source->next;
+	events_tell(event, source && source->name ? source->name : "", path, text);
 }
 
 void store_source(struct store *store, const char *identity, const char *name)

@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -253,6 +254,7 @@ static void store_punch_strays(struct store *store, bool stop)
 
 struct store_loss {
 	uint64_t id, bytes;
+	char *identity, *path; /* as they were first found */
 	struct index_file file;
 	struct index_block blocks[256];
 	int count;
@@ -260,7 +262,13 @@ struct store_loss {
 
 static int store_loss_found(void *arg, const struct index_file *record)
 {
-	((struct store_loss *)arg)->file = *record;
+	struct store_loss *loss = arg;
+
+	loss->file = *record;
+	if (!loss->identity)
+		loss->identity = strdup(record->identity);
+	if (!loss->path)
+		loss->path = strdup(record->path);
 	return 0;
 }
 
@@ -284,8 +292,8 @@ static int store_lose_blocks(struct index_txn *txn, void *arg)
 static void store_lose_file(struct store *store, struct store_dir *dir, uint64_t id)
 {
 	struct store_loss loss = { .id = id };
+	char path[64], text[128];
 	uint64_t blocks = 0;
-	char path[64];
 
 	while (!index_file(dir->index, id, store_loss_found, &loss)) {
 		loss.count =
@@ -297,13 +305,20 @@ static void store_lose_file(struct store *store, struct store_dir *dir, uint64_t
 		store_account(dir, store_source_by_hash(store, &loss.file.source),
 			      -(int64_t)loss.bytes);
 	}
-	if (!blocks)
-		return;
-	store_file_path(id, path, sizeof(path));
-	unlinkat(dir->fd, path, 0);
-	counter_add(blocks_corrupt, blocks);
-	log_warn("cache %s: %llu blocks of data file %s are lost", dir->path,
-		 (unsigned long long)blocks, path);
+	if (blocks) {
+		store_file_path(id, path, sizeof(path));
+		unlinkat(dir->fd, path, 0);
+		counter_add(blocks_corrupt, blocks);
+		log_warn("cache %s: %llu blocks of data file %s are lost", dir->path,
+			 (unsigned long long)blocks, path);
+		snprintf(text, sizeof(text),
+			 "%llu cached blocks are lost: their data file is gone, or something else",
+			 (unsigned long long)blocks);
+		if (loss.identity && loss.path)
+			store_tell(store, loss.identity, loss.path, "corrupt", text);
+	}
+	free(loss.identity);
+	free(loss.path);
 }
 
 struct store_touching {

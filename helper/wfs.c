@@ -56,6 +56,13 @@ int failed(const char *format, ...)
 	return WFS_EXIT_FAILED;
 }
 
+int no_control(int error)
+{
+	if (error == -ENOENT)
+		return failed("the kernel has no wfs module loaded");
+	return failed("cannot ask the kernel: %s", strerror(-error));
+}
+
 bool is_source(const char *text)
 {
 	const char *colon = strstr(text, "://");

@@ -176,6 +176,16 @@ require beside a.bin "$right"
 # ---- damaged blocks
 
 require wfs fetch "$nginx_url/model/"
+following() {
+	[ "$(stat_of event_followers)" = 1 ]
+}
+wfs events --json >"$tmp/events" 2>&1 &
+events_pid=$!
+check "the daemon's events are followed" soon 10 following
+# told EVENT TEXT N: so many of these came.
+told() {
+	[ "$(grep -c "\"event\":\"$1\".*$2" "$tmp/events")" = "$3" ]
+}
 : >"$nginx_log"
 corrupt=$(stat_of blocks_corrupt)
 flip "$(data_file $size)" 5000000
@@ -186,6 +196,7 @@ says "a.bin: 2 of its cached blocks were damaged" "a sentence says whose"
 is "$(digests)" "1 0 0 4 1 0" "the digest is not looked at then"
 is "$(stat_of blocks_corrupt)" $((corrupt + 2)) "they are counted"
 is "$(grep -c 'a.bin: block [12] in the cache failed its check' "$wfsd_log")" 2 "and logged"
+check "and told" soon 10 told corrupt "\"source\":\"$nginx_url/model/\",\"path\":\"a.bin\".*block [12] in the cache" 2
 ask verify "$nginx_url/model/"
 is "$status $(digests)" "0 1 0 0 4 1 0" "they are not in the cache any more"
 is "$(count_gets 'bin$')" 0 "nothing was fetched by that"
@@ -201,8 +212,21 @@ rm "$(data_file $size)"
 ask verify "$nginx_url/model/"
 is "$status $(field bad)" "1 1" "a data file is gone"
 says "a.bin: its data file in the cache is gone" "a sentence says so"
+check "an event does" soon 10 told corrupt 'a.bin.*data file is gone' 1
 ask fetch --verify "$nginx_url/model/"
 is "$status $(field fetched)" "0 $size" "it is fetched anew"
+require wfs sync
+require truncate -s 5M "$(data_file $size)"
+ask verify "$nginx_url/model/"
+is "$status $(field bad)" "1 1" "a data file is cut"
+check "an event does" soon 10 told corrupt 'a.bin.*data file is gone, or something else' 2
+ask fetch --verify "$nginx_url/model/"
+is "$status $(field fetched)" "0 $size" "it is fetched anew, too"
+ask verify --sha256 "$wrong" "$a"
+check "a wrong digest is told" soon 10 told digest "a.bin.*sha256 digest $right" 1
+kill "$events_pid"
+wait "$events_pid" 2>/dev/null
+ask fetch --verify "$a"
 
 # ---- another version, and no origin
 

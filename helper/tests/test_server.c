@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "engine.h"
+#include "events.h"
 #include "metrics.h"
 #include "server_impl.h"
 
@@ -81,6 +82,50 @@ static void long_sentences(void **state)
 	}
 }
 
+static void *talking(void *arg)
+{
+	server_talk(arg);
+	return NULL;
+}
+
+/* Whoever follows is told of what is found from then on, until he goes. */
+static void follow(void **state)
+{
+	struct connection connection = { .server = &server };
+	char line[1024] = "";
+	pthread_t thread;
+	json_t *answer, *told;
+	FILE *file;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, fds), 0);
+	connection.fd = fds[1];
+	events_tell("corrupt", "s3://b", "before", "text");
+	assert_int_equal(pthread_create(&thread, NULL, talking, &connection), 0);
+	file = fdopen(fds[0], "r+");
+	assert_non_null(file);
+	fputs("{\"command\":\"events\"}\n", file);
+	assert_int_equal(fflush(file), 0);
+	assert_non_null(fgets(line, sizeof(line), file));
+	assert_string_equal(line, "{\"following\":true}\n");
+	/* A name that is no UTF-8, and would break the line. */
+	events_tell("corrupt", "s3://b", "dir\n/\xff", "block 3");
+	assert_non_null(fgets(line, sizeof(line), file));
+	answer = json_loads(line, 0, NULL);
+	told = json_object_get(answer, "event");
+	assert_string_equal(json_string_value(json_object_get(told, "event")), "corrupt");
+	assert_string_equal(json_string_value(json_object_get(told, "source")), "s3://b");
+	assert_string_equal(json_string_value(json_object_get(told, "path")), "dir?/?");
+	assert_string_equal(json_string_value(json_object_get(told, "text")), "block 3");
+	json_decref(answer);
+	assert_int_equal(counter_get(event_followers), 1);
+	fclose(file);
+	pthread_join(thread, NULL);
+	assert_int_equal(counter_get(event_followers), 0);
+	close(fds[1]);
+}
+
 /* Why metrics cannot be served there: an address that is taken, one that is not this machine's. */
 static void metrics_address(void **state)
 {
@@ -115,6 +160,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(requests),
 		cmocka_unit_test(long_sentences),
+		cmocka_unit_test(follow),
 		cmocka_unit_test(metrics_address),
 	};
 	struct config *config;

@@ -16,6 +16,7 @@
 
 #include "container.h"
 #include "counters.h"
+#include "events.h"
 #include "rig.h"
 #include "store.h"
 #include "store_index.h"
@@ -350,6 +351,59 @@ static void test_lost_data(void **state)
 	assert_true(fetch("a", 20) == hash);
 }
 
+/* What the store tells of /a next. */
+static void told(uint64_t *number, const char *says)
+{
+	struct event *event;
+
+	assert_int_equal(events_wait(number, 30000, &event), 0);
+	assert_string_equal(event->name, "corrupt");
+	assert_string_equal(event->source, source);
+	assert_string_equal(event->path, "a");
+	assert_non_null(strstr(event->text, says));
+	free(event);
+}
+
+static void damage(const char *how)
+{
+	char command[256];
+
+	snprintf(command, sizeof(command), "cd %s/data && for f in */*; do %s; done", rig.dir, how);
+	assert_int_equal(system(command), 0);
+}
+
+/* Whatever becomes of a data file is found, told, and comes from the origin. */
+static void test_damaged_data(void **state)
+{
+	uint64_t hash, number = events_next(), corrupt;
+
+	(void)state;
+	rig_start(&rig);
+	hash = fetch("a", 20);
+	rig_stop(&rig);
+	damage("printf x | dd of=$f bs=1 seek=3000000 conv=notrunc 2>/dev/null");
+	rig_start(&rig);
+	corrupt = counter_get(blocks_corrupt);
+	assert_true(fetch("a", 20) == hash);
+	told(&number, "block 2 in the cache failed its check");
+	assert_int_equal(counter_get(blocks_corrupt), corrupt + 1);
+	rig_stop(&rig);
+	damage("truncate -s 4M $f");
+	rig_start(&rig);
+	assert_true(fetch("a", 20) == hash);
+	told(&number, "data file is gone, or something else");
+	rig_stop(&rig);
+	damage("rm $f");
+	rig_start(&rig);
+	assert_true(fetch("a", 20) == hash);
+	told(&number, "data file is gone, or something else");
+	rig_stop(&rig);
+	/* And is right from then on. */
+	rig_start(&rig);
+	assert_true(fetch("a", 20) == hash);
+	assert_int_equal(events_next(), number);
+}
+
 /* Killed at any moment: the next start serves nothing wrong. */
 static void test_killed(void **state)
 {
@@ -395,7 +449,7 @@ int main(void)
 		TEST(test_evict_request), TEST(test_foreign_format),
 		TEST(test_locked),	  TEST(test_orphans),
 		TEST(test_unrecorded),	  TEST(test_lost_data),
-		TEST(test_killed),
+		TEST(test_damaged_data),  TEST(test_killed),
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
