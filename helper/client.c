@@ -152,3 +152,16 @@ int client_ask(struct client *client, json_t *request, client_line_fn line, void
 		failed("the daemon has gone in the middle of it");
 	return WFS_EXIT_NO_DAEMON;
 }
+
+int client_request(json_t *request, client_line_fn line, void *arg, json_t **ret)
+{
+	struct client *client = NULL;
+	int status = client_open(&client);
+
+	if (status)
+		json_decref(request);
+	else
+		status = client_ask(client, request, line, arg, ret);
+	client_close(client);
+	return status;
+}

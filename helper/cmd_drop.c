@@ -30,7 +30,6 @@ int request_about(const char *command, const char *what, const struct options *o
 static int drop_run(const struct command *command, int argc, char **argv, json_t **ret_result,
 		    struct options *options)
 {
-	struct client *client = NULL;
 	json_t *request = NULL;
 	int first, status;
 
@@ -41,12 +40,7 @@ static int drop_run(const struct command *command, int argc, char **argv, json_t
 		return status ? status : -1;
 	status = request_about(command->name, argv[first], options, &request);
 	if (!status)
-		status = client_open(&client);
-	if (!status)
-		status = client_ask(client, request, NULL, NULL, ret_result);
-	else
-		json_decref(request);
-	client_close(client);
+		status = client_request(request, NULL, NULL, ret_result);
 	options_free(options);
 	return status;
 }

@@ -9,30 +9,26 @@
 #include "cleanup.h"
 #include "command.h"
 
-static uint64_t number(const json_t *object, const char *key)
+static void fetch_progress(const json_t *progress, uint64_t *ret_done, uint64_t *ret_total)
 {
-	return (uint64_t)json_integer_value(json_object_get(object, key));
-}
-
-static void fetch_line(void *arg, const json_t *line)
-{
-	const json_t *progress = json_object_get(line, "progress");
-	const struct options *options = arg;
 	/* What is to be checked is read once more. */
 	unsigned int times = json_object_get(progress, "checked") ? 2 : 1;
 
-	check_line(options, line);
-	if (!progress)
-		return;
-	if (options->json) {
-		json_dumpf(line, stdout, JSON_COMPACT);
-		putchar('\n');
-		fflush(stdout);
-		return;
-	}
-	progress_show(number(progress, "done") + number(progress, "checked"),
-		      times * number(progress, "bytes"),
-		      json_real_value(json_object_get(progress, "seconds")));
+	*ret_done = json_number(progress, "done") + json_number(progress, "checked");
+	*ret_total = times * json_number(progress, "bytes");
+}
+
+static void fetch_result(const json_t *result)
+{
+	char bytes[32], fetched[32];
+
+	printf("%llu files, %s, of which %s were fetched in %.1f s\n",
+	       (unsigned long long)json_number(result, "files"),
+	       human_bytes(json_number(result, "bytes"), bytes, sizeof(bytes)),
+	       human_bytes(json_number(result, "fetched"), fetched, sizeof(fetched)),
+	       json_real_value(json_object_get(result, "seconds")));
+	if (json_object_get(result, "digests"))
+		check_summary(result);
 }
 
 /* Who wants it verified is told if that could not be done. */
@@ -42,52 +38,29 @@ static int fetch_status(const json_t *result)
 	const char *why = json_string_value(json_object_get(result, "unasked"));
 	int status = check_status(result);
 
-	if (number(digests, "unasked"))
+	if (json_number(digests, "unasked"))
 		status = failed("not all digests could be asked for: %s", why ? why : "");
-	if (number(digests, "partial"))
+	if (json_number(digests, "partial"))
 		status =
 			failed("%llu objects are not wholly in the cache any more and were not verified",
-			       (unsigned long long)number(digests, "partial"));
+			       (unsigned long long)json_number(digests, "partial"));
 	return status;
 }
 
 static int fetch_run(const struct command *command, int argc, char **argv)
 {
-	struct client *client = NULL;
 	struct options options;
-	json_t *result = NULL, *request;
-	char bytes[32], fetched[32];
+	const struct show show = { &options, fetch_progress, fetch_result, fetch_status };
 	int first, status;
 
 	status = options_parse(command, argc, argv, "obvDS", 1, 1, &options, &first);
 	if (status >= 0)
 		return status;
-	status = client_open(&client);
-	if (!status) {
-		request = json_pack("{s:s, s:s, s:s?, s:I, s:b, s:s?}", "command", "fetch",
-				    "source", argv[first], "options", options.mount_options,
-				    "block", (json_int_t)options.block, "verify",
-				    (int)options.verify, "digest", options.digest);
-		status = client_ask(client, request, fetch_line, &options, &result);
-	}
-	if (!status) {
-		progress_end();
-		if (options.json) {
-			json_dumpf(result, stdout, JSON_COMPACT);
-			putchar('\n');
-		} else {
-			printf("%llu files, %s, of which %s were fetched in %.1f s\n",
-			       (unsigned long long)number(result, "files"),
-			       human_bytes(number(result, "bytes"), bytes, sizeof(bytes)),
-			       human_bytes(number(result, "fetched"), fetched, sizeof(fetched)),
-			       json_real_value(json_object_get(result, "seconds")));
-			if (json_object_get(result, "digests"))
-				check_summary(result);
-		}
-		status = fetch_status(result);
-	}
-	json_decref(result);
-	client_close(client);
+	status = show_request(json_pack("{s:s, s:s, s:s?, s:I, s:b, s:s?}", "command", "fetch",
+					"source", argv[first], "options", options.mount_options,
+					"block", (json_int_t)options.block, "verify",
+					(int)options.verify, "digest", options.digest),
+			      &show);
 	options_free(&options);
 	return status;
 }
@@ -116,7 +89,7 @@ static void ls_line(void *arg, const json_t *line)
 	const char *name = json_string_value(json_object_get(entry, "name"));
 	const char *type = json_string_value(json_object_get(entry, "type"));
 	const struct options *options = arg;
-	time_t mtime = (time_t)number(entry, "mtime");
+	time_t mtime = (time_t)json_number(entry, "mtime");
 	char stamp[32] = "-";
 	struct tm tm;
 
@@ -129,7 +102,7 @@ static void ls_line(void *arg, const json_t *line)
 	}
 	if (mtime && gmtime_r(&mtime, &tm))
 		strftime(stamp, sizeof(stamp), "%Y-%m-%dT%H:%M:%SZ", &tm);
-	printf("%14llu %-20s ", (unsigned long long)number(entry, "size"), stamp);
+	printf("%14llu %-20s ", (unsigned long long)json_number(entry, "size"), stamp);
 	/* A name may hold anything but NUL and a slash. */
 	for (const char *p = name; *p; p++) {
 		if ((unsigned char)*p < 0x20 || *p == 0x7f || *p == '\\')
@@ -142,7 +115,6 @@ static void ls_line(void *arg, const json_t *line)
 
 static int ls_run(const struct command *command, int argc, char **argv)
 {
-	struct client *client = NULL;
 	struct options options;
 	json_t *result = NULL;
 	int first, status;
@@ -150,17 +122,13 @@ static int ls_run(const struct command *command, int argc, char **argv)
 	status = options_parse(command, argc, argv, "o", 1, 1, &options, &first);
 	if (status >= 0)
 		return status;
-	status = client_open(&client);
-	if (!status)
-		status = client_ask(client,
-				    json_pack("{s:s, s:s, s:s?}", "command", "ls", "source",
-					      argv[first], "options", options.mount_options),
-				    ls_line, &options, &result);
-	if (!status && number(result, "skipped"))
+	status = client_request(json_pack("{s:s, s:s, s:s?}", "command", "ls", "source",
+					  argv[first], "options", options.mount_options),
+				ls_line, &options, &result);
+	if (!status && json_number(result, "skipped"))
 		fprintf(stderr, "wfs: %llu keys cannot be a path and are not shown\n",
-			(unsigned long long)number(result, "skipped"));
+			(unsigned long long)json_number(result, "skipped"));
 	json_decref(result);
-	client_close(client);
 	options_free(&options);
 	return status;
 }

@@ -68,14 +68,11 @@ static void mounts_print(const json_t *mounts, const struct control_stats *stats
 /* The daemon's part; without a daemon there is none. */
 static json_t *mounts_cache(bool helper)
 {
-	struct client *client = NULL;
 	json_t *result = NULL, *cache = NULL;
 
-	if (helper && !client_open(&client) &&
-	    !client_ask(client, json_pack("{s:s}", "command", "stat"), NULL, NULL, &result))
+	if (helper && !client_request(json_pack("{s:s}", "command", "stat"), NULL, NULL, &result))
 		cache = json_incref(json_object_get(result, "cache"));
 	json_decref(result);
-	client_close(client);
 	return cache ? cache : json_array();
 }
 

@@ -176,7 +176,6 @@ const struct command command_prefetch = {
 static int sync_run(const struct command *command, int argc, char **argv)
 {
 	json_t *request = json_pack("{s:s}", "command", "sync");
-	struct client *client = NULL;
 	struct wfs_file_info info;
 	struct options options;
 	int first, status;
@@ -192,14 +191,11 @@ static int sync_run(const struct command *command, int argc, char **argv)
 	     json_object_set_new(request, "path", json_string((const char *)info.path))))
 		status = failed("%s cannot be written as JSON", argv[first]);
 	if (!status)
-		status = client_open(&client);
-	if (!status)
-		status = client_ask(client, request, NULL, NULL, NULL);
+		status = client_request(request, NULL, NULL, NULL);
 	else
 		json_decref(request);
 	if (!status && options.json)
 		print_json(json_pack("{s:b}", "synced", 1));
-	client_close(client);
 	return status;
 }
 

@@ -244,7 +244,6 @@ static void stat_headlines(const json_t *result, const json_t *module)
 
 static int stat_run(const struct command *command, int argc, char **argv)
 {
-	struct client *client = NULL;
 	struct options options;
 	json_t *result = NULL, *kernel;
 	const json_t *origin;
@@ -256,11 +255,7 @@ static int stat_run(const struct command *command, int argc, char **argv)
 		return status;
 	if (first < argc)
 		return stat_path(argv[first], &options);
-	status = client_open(&client);
-	if (!status)
-		status = client_ask(client, json_pack("{s:s}", "command", "stat"), NULL, NULL,
-				    &result);
-	client_close(client);
+	status = client_request(json_pack("{s:s}", "command", "stat"), NULL, NULL, &result);
 	if (status)
 		return status;
 	kernel = stat_kernel(0, NULL);

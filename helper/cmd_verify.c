@@ -7,28 +7,6 @@
 #include "cleanup.h"
 #include "command.h"
 
-static uint64_t number(const json_t *object, const char *key)
-{
-	return (uint64_t)json_integer_value(json_object_get(object, key));
-}
-
-void check_line(const struct options *options, const json_t *line)
-{
-	const json_t *bad = json_object_get(line, "bad");
-	const char *path = json_string_value(json_object_get(bad, "path"));
-	const char *message = json_string_value(json_object_get(bad, "message"));
-
-	if (!path || !message)
-		return;
-	progress_end();
-	if (options->json) {
-		json_dumpf(line, stdout, JSON_COMPACT);
-		putchar('\n');
-	}
-	/* The source itself has no path below it. */
-	failed("%s%s%s", path, *path ? ": " : "", message);
-}
-
 void check_summary(const json_t *result)
 {
 	const json_t *digests = json_object_get(result, "digests");
@@ -36,50 +14,49 @@ void check_summary(const json_t *result)
 	const char *parts = json_string_value(json_object_get(result, "composite"));
 
 	printf("digests: %llu verified, %llu wrong, %llu without a digest",
-	       (unsigned long long)number(digests, "verified"),
-	       (unsigned long long)number(digests, "wrong"),
-	       (unsigned long long)number(digests, "none"));
-	if (number(digests, "composite"))
+	       (unsigned long long)json_number(digests, "verified"),
+	       (unsigned long long)json_number(digests, "wrong"),
+	       (unsigned long long)json_number(digests, "none"));
+	if (json_number(digests, "composite"))
 		printf(", %llu composite (not verified: %s)",
-		       (unsigned long long)number(digests, "composite"), parts ? parts : "");
-	if (number(digests, "partial"))
+		       (unsigned long long)json_number(digests, "composite"), parts ? parts : "");
+	if (json_number(digests, "partial"))
 		printf(", %llu of objects not wholly cached",
-		       (unsigned long long)number(digests, "partial"));
-	if (number(digests, "unasked"))
+		       (unsigned long long)json_number(digests, "partial"));
+	if (json_number(digests, "unasked"))
 		printf(", %llu not to be asked for (%s)",
-		       (unsigned long long)number(digests, "unasked"), why ? why : "");
+		       (unsigned long long)json_number(digests, "unasked"), why ? why : "");
 	putchar('\n');
 }
 
 int check_status(const json_t *result)
 {
-	return number(result, "bad") ? WFS_EXIT_FAILED : 0;
+	return json_number(result, "bad") ? WFS_EXIT_FAILED : 0;
 }
 
-static void verify_line(void *arg, const json_t *line)
+static void verify_progress(const json_t *progress, uint64_t *ret_done, uint64_t *ret_total)
 {
-	const json_t *progress = json_object_get(line, "progress");
-	const struct options *options = arg;
+	*ret_done = json_number(progress, "done");
+	*ret_total = json_number(progress, "bytes");
+}
 
-	check_line(options, line);
-	if (!progress)
-		return;
-	if (options->json) {
-		json_dumpf(line, stdout, JSON_COMPACT);
-		putchar('\n');
-		fflush(stdout);
-		return;
-	}
-	progress_show(number(progress, "done"), number(progress, "bytes"),
-		      json_real_value(json_object_get(progress, "seconds")));
+static void verify_result(const json_t *result)
+{
+	char bytes[32];
+
+	printf("%llu files, %s of them right, %llu blocks damaged, in %.1f s\n",
+	       (unsigned long long)json_number(result, "files"),
+	       human_bytes(json_number(result, "checked"), bytes, sizeof(bytes)),
+	       (unsigned long long)json_number(result, "damaged"),
+	       json_real_value(json_object_get(result, "seconds")));
+	check_summary(result);
 }
 
 static int verify_run(const struct command *command, int argc, char **argv)
 {
-	struct client *client = NULL;
 	struct options options;
-	json_t *result = NULL, *request = NULL;
-	char bytes[32];
+	const struct show show = { &options, verify_progress, verify_result, check_status };
+	json_t *request = NULL;
 	int first, status;
 
 	status = options_parse(command, argc, argv, "oDS", 1, 1, &options, &first);
@@ -90,28 +67,9 @@ static int verify_run(const struct command *command, int argc, char **argv)
 	    json_object_set_new(request, "digest", json_string(options.digest)))
 		status = failed("out of memory");
 	if (!status)
-		status = client_open(&client);
-	if (!status)
-		status = client_ask(client, request, verify_line, &options, &result);
+		status = show_request(request, &show);
 	else
 		json_decref(request);
-	if (!status) {
-		progress_end();
-		if (options.json) {
-			json_dumpf(result, stdout, JSON_COMPACT);
-			putchar('\n');
-		} else {
-			printf("%llu files, %s of them right, %llu blocks damaged, in %.1f s\n",
-			       (unsigned long long)number(result, "files"),
-			       human_bytes(number(result, "checked"), bytes, sizeof(bytes)),
-			       (unsigned long long)number(result, "damaged"),
-			       json_real_value(json_object_get(result, "seconds")));
-			check_summary(result);
-		}
-		status = check_status(result);
-	}
-	json_decref(result);
-	client_close(client);
 	options_free(&options);
 	return status;
 }

@@ -57,8 +57,20 @@ const char *human_bytes(uint64_t bytes, char *text, size_t size);
 int request_about(const char *command, const char *what, const struct options *options,
 		  json_t **ret);
 
+uint64_t json_number(const json_t *object, const char *key);
+
+/* show: a request whose progress comes as lines: shown, or with --json passed on. */
+struct show {
+	const struct options *options;
+	/* Bytes done and to be done. */
+	void (*progress)(const json_t *progress, uint64_t *ret_done, uint64_t *ret_total);
+	void (*result)(const json_t *result); /* prints it for people */
+	int (*status)(const json_t *result);  /* with sentences of what is wrong */
+};
+/* Takes the reference; an exit status. */
+int show_request(json_t *request, const struct show *show);
+
 /* cmd_verify: what is said of what was checked. */
-void check_line(const struct options *options, const json_t *line);
 void check_summary(const json_t *result);
 int check_status(const json_t *result);
 
@@ -80,6 +92,10 @@ void client_close(struct client *client);
 typedef void (*client_line_fn)(void *arg, const json_t *line);
 int client_ask(struct client *client, json_t *request, client_line_fn line, void *arg,
 	       json_t **ret);
+/*
+ * Connects, asks and closes. Takes the reference; NULL: it could not be made, which is said.
+ */
+int client_request(json_t *request, client_line_fn line, void *arg, json_t **ret);
 /* Where the socket is: --socket, $WFS_SOCKET or the default. */
 void client_set_socket(const char *path);
 

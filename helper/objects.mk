@@ -23,7 +23,7 @@ WFSD_OBJS := wfsd.o server.o server_command.o job.o check.o verify.o ask.o repor
 	requests.o requests_mount.o requests_names.o requests_data.o node.o
 
 # The command: main file wfs.c.
-WFS_OBJS := wfs.o client.o progress.o control.o \
+WFS_OBJS := wfs.o client.o show.o progress.o control.o \
 	cmd_mounts.o cmd_events.o cmd_stat.o cmd_fetch.o cmd_verify.o cmd_prefetch.o cmd_drop.o
 
 # The mount helper: main file mount.c.
