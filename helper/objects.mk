@@ -6,8 +6,8 @@
 COMMON_OBJS := \
 	loop.o loop_uring.o loop_epoll.o loop_pool.o loop_curl.o retry.o \
 	origin.o origin_path.o endpoint.o validator.o crc.o digest.o parts.o offers.o kept.o \
-	http.o http_receive.o http_url.o http_reply.o http_index.o origin_http.o \
-	origin_s3.o s3_request.o s3_xml.o sigv4.o inifile.o \
+	http.o http_receive.o http_url.o http_reply.o http_index.o origin_http.o origin_http_create.o \
+	origin_s3.o origin_s3_create.o s3_request.o s3_xml.o sigv4.o inifile.o \
 	credentials.o credentials_wait.o credentials_text.o credentials_profile.o credentials_sts.o \
 	credentials_metadata.o credentials_http.o \
 	origin_file.o \
