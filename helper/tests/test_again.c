@@ -10,49 +10,17 @@
 #include <cmocka.h>
 
 #include "counters.h"
-#include "faulty.h"
 #include "log.h"
 #include "origin.h"
-#include "rig.h"
+#include "rig_faulty.h"
 
 #define MIB  (1u << 20)
 #define SIZE (3 * MIB)
 
-static struct faulty faulty;
-static struct rig rig;
-static char *bytes; /* of /f */
-
 static int group_setup(void **state)
 {
 	(void)state;
-	bytes = rig_bytes(SIZE, 1);
-	faulty_start(&faulty);
-	faulty_put(&faulty, "/f?modified=1000000000", bytes, SIZE);
-	return 0;
-}
-
-static int group_teardown(void **state)
-{
-	(void)state;
-	faulty_stop(&faulty);
-	free(bytes);
-	return 0;
-}
-
-static int setup(void **state)
-{
-	(void)state;
-	faulty_clear(&faulty);
-	rig_create(&rig);
-	rig_start(&rig);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	rig_destroy(&rig);
-	return 0;
+	return rig_faulty_group(SIZE);
 }
 
 /* RFC 9110, 15.3.7: a server may send less than the range, and says so. */
@@ -126,7 +94,7 @@ static void test_recorded(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_faulty_start, rig_faulty_end)
 	const struct CMUnitTest tests[] = {
 		TEST(test_less_than_asked),
 		TEST(test_bad_copy),
@@ -134,5 +102,5 @@ int main(void)
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
-	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+	return cmocka_run_group_tests(tests, group_setup, rig_faulty_group_end);
 }

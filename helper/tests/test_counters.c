@@ -18,54 +18,30 @@
 #include "control.h"
 #include "counters.h"
 #include "endpoint.h"
-#include "faulty.h"
 #include "log.h"
 #include "ratios.h"
-#include "rig.h"
+#include "rig_faulty.h"
 #include "store.h"
 #include "usage.h"
 
 #define MIB  (1u << 20)
 #define SIZE (3 * MIB)
 
-static struct faulty faulty;
-static struct rig rig;
-static char *bytes;
 static char msg[512];
 
 static int group_setup(void **state)
 {
 	(void)state;
-	bytes = rig_bytes(SIZE, 1);
-	faulty_start(&faulty);
-	faulty_put(&faulty, "/f?modified=1000000000", bytes, SIZE);
+	rig_faulty_group(SIZE);
 	faulty_put(&faulty, "/d/g?modified=1000000000", bytes, SIZE);
-	return 0;
-}
-
-static int group_teardown(void **state)
-{
-	(void)state;
-	faulty_stop(&faulty);
-	free(bytes);
 	return 0;
 }
 
 static int setup(void **state)
 {
-	(void)state;
-	faulty_clear(&faulty);
-	rig_create(&rig);
+	rig_faulty_create(state);
 	rig.config->stall_timeout_ms = 60000;
 	rig_start(&rig);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	faulty_clear(&faulty);
-	rig_destroy(&rig);
 	return 0;
 }
 
@@ -403,7 +379,7 @@ static void test_no_duplicates(void **state)
 
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, rig_faulty_end)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_hint),
 		cmocka_unit_test(test_ratios),
@@ -416,5 +392,5 @@ int main(void)
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
-	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+	return cmocka_run_group_tests(tests, group_setup, rig_faulty_group_end);
 }

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "ask.h"
+#include "clock.h"
 #include "credentials.h"
 #include "faulty.h"
 #include "log.h"
@@ -26,33 +27,6 @@ static struct faulty server;
 static struct loop *loop;
 static char dir[] = "/tmp/wfs-test-XXXXXX";
 static char token_file[64], file[64], config[64];
-
-/* Both clocks, moved by the tests. */
-static time_t ahead_s;
-time_t __real_time(time_t *ret);
-time_t __wrap_time(time_t *ret);
-uint64_t __real_loop_now_ns(void);
-uint64_t __wrap_loop_now_ns(void);
-
-time_t __wrap_time(time_t *ret)
-{
-	time_t now = __real_time(NULL) + __atomic_load_n(&ahead_s, __ATOMIC_RELAXED);
-
-	if (ret)
-		*ret = now;
-	return now;
-}
-
-uint64_t __wrap_loop_now_ns(void)
-{
-	return __real_loop_now_ns() +
-	       (uint64_t)__atomic_load_n(&ahead_s, __ATOMIC_RELAXED) * 1000000000u;
-}
-
-static void go_ahead(time_t seconds)
-{
-	__atomic_add_fetch(&ahead_s, seconds, __ATOMIC_RELAXED);
-}
 
 static void write_file(const char *path, const char *text)
 {
@@ -230,7 +204,7 @@ static int each(void **state)
 	write_file(token_file, "web-wfssecret\n");
 	unlink(file);
 	unlink(config);
-	ahead_s = 0;
+	clock_reset();
 	return 0;
 }
 
@@ -420,7 +394,7 @@ static void instance(void **state)
 	assert_non_null(strstr(why, server.url));
 	faulty_issuer(&server, "{\"role\":\"late\"}");
 	keeps(c, NULL);
-	go_ahead(61);
+	clock_ahead(61);
 	keeps(c, "ISSUED3");
 	credentials_free(c);
 
@@ -439,10 +413,10 @@ static void renewed_ahead(void **state)
 
 	(void)state;
 	keeps(c, "ISSUED1");
-	go_ahead(3600 - 301 - 5);
+	clock_ahead(3600 - 301 - 5);
 	keeps(c, "ISSUED1");
 	assert_int_equal(asked(), 1);
-	go_ahead(10);
+	clock_ahead(10);
 	assert_false(start(c, NULL, &first));
 	assert_true(start(c, NULL, &second));
 	assert_string_equal(second.keys.access_key, "ISSUED1");
@@ -454,10 +428,10 @@ static void renewed_ahead(void **state)
 	credentials_free(c);
 
 	/* The server's clock does not move: what it gives ends sooner from here. */
-	ahead_s = 0;
+	clock_reset();
 	c = create_web_identity();
 	keeps(c, "ISSUED3");
-	go_ahead(3600 - 55);
+	clock_ahead(3600 - 55);
 	faulty_issuer(&server, "{\"lifetime\":7200}");
 	assert_false(start(c, NULL, &first));
 	assert_false(start(c, NULL, &second));
@@ -483,16 +457,16 @@ static void cannot_be_renewed(void **state)
 	(void)state;
 	keeps(c, "ISSUED1");
 	faulty_fault(&server, "{\"path\":\"/sts\",\"kind\":\"status\",\"code\":503}");
-	go_ahead(3600 - 30);
+	clock_ahead(3600 - 30);
 	keeps(c, "ISSUED1");
 	assert_int_equal(asked(), 2);
 	keeps(c, "ISSUED1");
 	keeps(c, "ISSUED1");
 	assert_int_equal(asked(), 2);
-	go_ahead(11);
+	clock_ahead(11);
 	keeps(c, "ISSUED1");
 	assert_int_equal(asked(), 3);
-	go_ahead(60);
+	clock_ahead(60);
 	fails(c, -EIO, true, "503");
 	faulty_clear(&server);
 	faulty_issuer(&server, "{\"lifetime\":7200}");
@@ -529,7 +503,7 @@ static void forced(void **state)
 	get(c, &first.keys, &second);
 	assert_int_equal(second.error, -EACCES);
 	assert_int_equal(asked(), 2);
-	go_ahead(2);
+	clock_ahead(2);
 	/* What fails is said to the one whose keys are no use, not to others. */
 	faulty_fault(&server, "{\"path\":\"/sts\",\"kind\":\"status\",\"code\":503}");
 	get(c, &first.keys, &second);

@@ -18,48 +18,17 @@
 
 #include "container.h"
 #include "counters.h"
-#include "faulty.h"
 #include "loop.h"
-#include "rig.h"
+#include "rig_faulty.h"
 
 #define MIB (1u << 20)
 
-static struct faulty faulty;
-static struct rig rig;
-static char *bytes; /* of /f, 11 MiB and some */
 #define SIZE (11 * MIB + 12345)
 
 static int group_setup(void **state)
 {
 	(void)state;
-	bytes = rig_bytes(SIZE, 1);
-	faulty_start(&faulty);
-	faulty_put(&faulty, "/f?modified=1000000000", bytes, SIZE);
-	return 0;
-}
-
-static int group_teardown(void **state)
-{
-	(void)state;
-	faulty_stop(&faulty);
-	free(bytes);
-	return 0;
-}
-
-static int setup(void **state)
-{
-	(void)state;
-	faulty_clear(&faulty);
-	rig_create(&rig);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	faulty_clear(&faulty);
-	rig_destroy(&rig);
-	return 0;
+	return rig_faulty_group(SIZE);
 }
 
 static struct object *open_f(uint32_t shift)
@@ -576,7 +545,7 @@ static void test_alive(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_faulty_create, rig_faulty_end)
 		TEST(test_cold_held_warm),  TEST(test_one_get),
 		TEST(test_neighbours_join), TEST(test_resumes),
 		TEST(test_busy_server),	    TEST(test_stalls),
@@ -589,5 +558,5 @@ int main(void)
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
-	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+	return cmocka_run_group_tests(tests, group_setup, rig_faulty_group_end);
 }

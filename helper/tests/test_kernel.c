@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*
- * The handlers of the kernel's requests, with a kernel made of open() and ioctl() wrapped
- * at link time: it speaks the ioctl transport and remembers what it is told.
- */
+/* The handlers of the kernel's requests, with a kernel that is made of the test's device. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -16,7 +13,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -25,295 +21,18 @@
 #include <xxhash.h>
 #include <cmocka.h>
 
+#include "device.h"
 #include "kernel.h"
 #include "rig.h"
 
-#define SESSION	  77
-#define FDS	  1024
-#define ASKED_MAX 4096
-#define WAIT_S	  60
-#define SHIFT	  17
-#define SIZE	  (5 * 65536 + 4321)
-
-int __real_open(const char *path, int flags, ...);
-int __wrap_open(const char *path, int flags, ...);
-int __real_ioctl(int fd, unsigned long op, ...);
-int __wrap_ioctl(int fd, unsigned long op, ...);
-
-/* A request and what became of it. */
-struct asked {
-	uint64_t id;
-	struct wfs_request *record; /* until it is fetched */
-	bool answered;
-	int status, fd;
-	char *payload;
-	size_t len;
-	char *block; /* FILL: delivered bytes */
-	uint64_t delivered;
-};
-
-static struct {
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	bool fake[FDS], dead;
-	const char *memory;
-	uint64_t memory_len;
-	struct asked asked[ASKED_MAX];
-	_Atomic unsigned int count, fetched;
-	unsigned int stored, dropped;
-	unsigned int present; /* of the offered block: units that the page cache has */
-	uint64_t sums[1024];
-	unsigned int sum_count;
-	_Atomic int next_commit; /* refuses the next commit with this errno */
-	_Atomic int next_deliver;
-} device = { .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER };
+#define SIZE (5 * 65536 + 4321)
 
 static struct rig rig;
 static struct kernel *kernel;
 static char files[64], source[96];
 static uint64_t mount_id;
 
-int __wrap_open(const char *path, int flags, ...)
-{
-	mode_t mode = 0;
-	va_list ap;
-	int fd;
-
-	va_start(ap, flags);
-	if (flags & (O_CREAT | O_TMPFILE))
-		mode = va_arg(ap, mode_t);
-	va_end(ap);
-	if (strcmp(path, WFS_DEVICE))
-		return __real_open(path, flags, mode);
-	fd = __real_open("/dev/null", flags, mode);
-	if (fd >= 0 && fd < FDS)
-		device.fake[fd] = true;
-	return fd;
-}
-
-static struct asked *asked_of(uint64_t id)
-{
-	return id && id <= device.count ? &device.asked[id - 1] : NULL;
-}
-
-static int device_fetch(const struct wfs_fetch *fetch)
-{
-	char *to = (char *)(uintptr_t)fetch->addr;
-	size_t room = fetch->len;
-	int n = 0;
-
-	while (!device.dead && device.fetched == device.count)
-		pthread_cond_wait(&device.changed, &device.lock);
-	if (device.dead)
-		return -ESTALE;
-	while (device.fetched < device.count && (unsigned int)n < fetch->max) {
-		struct asked *asked = &device.asked[device.fetched];
-
-		if (asked->record->size > room)
-			break;
-		memcpy(to, asked->record, asked->record->size);
-		to += asked->record->size;
-		room -= asked->record->size;
-		device.fetched++;
-		n++;
-	}
-	return n;
-}
-
-static int device_commit(const struct wfs_cmd *cmd)
-{
-	struct asked *asked = asked_of(cmd->id);
-	int r = device.next_commit;
-
-	device.next_commit = 0;
-	if (r)
-		return r;
-	if (!asked || asked->answered)
-		return -ENOENT;
-	asked->answered = true;
-	asked->status = cmd->status;
-	asked->fd = cmd->fd;
-	asked->len = cmd->len;
-	asked->payload = malloc(cmd->len + 1);
-	memcpy(asked->payload, device.memory + cmd->buf, cmd->len);
-	asked->payload[cmd->len] = '\0';
-	pthread_cond_broadcast(&device.changed);
-	return 0;
-}
-
-static int device_deliver(const struct wfs_cmd *cmd)
-{
-	struct asked *asked = asked_of(cmd->id);
-	int r = device.next_deliver;
-
-	device.next_deliver = 0;
-	if (r)
-		return r;
-	if (!asked || asked->answered || !asked->block)
-		return -ENOENT;
-	if (!cmd->len || cmd->len > WFS_DELIVER_MAX || cmd->offset % WFS_UNIT_SIZE ||
-	    cmd->offset + cmd->len > 1U << SHIFT)
-		return -EINVAL;
-	memcpy(asked->block + cmd->offset, device.memory + cmd->buf, cmd->len);
-	asked->delivered += cmd->len;
-	return 0;
-}
-
-/* By the largest folio that fits, which is not taken if something is there already. */
-static int device_offer(const struct wfs_cmd *cmd)
-{
-	unsigned int units = (cmd->len + WFS_UNIT_SIZE - 1) >> WFS_UNIT_SHIFT;
-	unsigned int bits = ((1U << units) - 1) << (cmd->offset >> WFS_UNIT_SHIFT);
-
-	if (device.present & bits)
-		return 0;
-	device.present |= bits;
-	return (int)cmd->len;
-}
-
-static int device_cmd(const struct wfs_cmd *cmd)
-{
-	if (device.dead || cmd->session != SESSION)
-		return -ESTALE;
-	if (cmd->buf % 8 || cmd->buf > device.memory_len || cmd->len > device.memory_len - cmd->buf)
-		return -EINVAL;
-	switch (cmd->op) {
-	case WFS_CMD_COMMIT:
-		return device_commit(cmd);
-	case WFS_CMD_DELIVER:
-		return device_deliver(cmd);
-	case WFS_CMD_STORED:
-		device.stored++;
-		device.sum_count = cmd->len / sizeof(uint64_t);
-		memcpy(device.sums, device.memory + cmd->buf, cmd->len);
-		pthread_cond_broadcast(&device.changed);
-		return 0;
-	case WFS_CMD_DROPPED:
-		device.dropped++;
-		pthread_cond_broadcast(&device.changed);
-		return 0;
-	case WFS_CMD_OFFER:
-		return device_offer(cmd);
-	default:
-		return 0;
-	}
-}
-
-static int device_ioctl(unsigned long op, void *arg)
-{
-	struct wfs_hello *hello = arg;
-	struct wfs_buffers *buffers = arg;
-
-	switch (op) {
-	case WFS_IOC_HELLO:
-		hello->session = SESSION;
-		hello->features &= WFS_FEATURES & ~WFS_FEATURE_IOURING;
-		return 0;
-	case WFS_IOC_BUFFERS:
-		device.memory = (const char *)(uintptr_t)buffers->addr;
-		device.memory_len = buffers->len;
-		return 0;
-	case WFS_IOC_ATTACH:
-		return 0;
-	case WFS_IOC_DETACH:
-		device.dead = true;
-		pthread_cond_broadcast(&device.changed);
-		return 0;
-	case WFS_IOC_FETCH:
-		return device_fetch(arg);
-	case WFS_IOC_CMD:
-		return device_cmd(arg);
-	}
-	return -ENOTTY;
-}
-
-int __wrap_ioctl(int fd, unsigned long op, ...)
-{
-	va_list ap;
-	void *arg;
-	int r;
-
-	va_start(ap, op);
-	arg = va_arg(ap, void *);
-	va_end(ap);
-	if (fd < 0 || fd >= FDS || !device.fake[fd])
-		return __real_ioctl(fd, op, arg);
-	pthread_mutex_lock(&device.lock);
-	r = device_ioctl(op, arg);
-	pthread_mutex_unlock(&device.lock);
-	if (r >= 0)
-		return r;
-	errno = -r;
-	return -1;
-}
-
-/* Asking. */
-
-static uint64_t ask_raw(const struct wfs_request *fields, const void *payload, size_t len)
-{
-	size_t size = (sizeof(*fields) + len + 7) & ~(size_t)7;
-	struct wfs_request *record = calloc(1, size);
-	struct asked *asked;
-	uint64_t id;
-
-	assert_non_null(record);
-	*record = *fields;
-	record->size = (uint32_t)size;
-	record->session = SESSION;
-	record->payload_len = (uint32_t)len;
-	memcpy(record->payload, payload, len);
-	pthread_mutex_lock(&device.lock);
-	assert_true(device.count < ASKED_MAX);
-	asked = &device.asked[device.count++];
-	id = device.count;
-	record->id = id;
-	*asked = (struct asked){ .id = id, .record = record };
-	if (fields->opcode == WFS_REQ_FILL)
-		asked->block = calloc(1, 1U << SHIFT);
-	pthread_cond_broadcast(&device.changed);
-	pthread_mutex_unlock(&device.lock);
-	return id;
-}
-
-static uint64_t ask(struct wfs_request fields, const char *a, const char *b)
-{
-	char payload[8192];
-	size_t len = 0;
-
-	if (a) {
-		len = strlen(a) + 1;
-		memcpy(payload, a, len);
-	}
-	if (b) {
-		memcpy(payload + len, b, strlen(b) + 1);
-		len += strlen(b) + 1;
-	}
-	return ask_raw(&fields, payload, len);
-}
-
-/* Waits until the condition, under the device's lock, holds. */
-#define DEVICE_UNTIL(condition)                                                                \
-	do {                                                                                   \
-		struct timespec until_;                                                        \
-		clock_gettime(CLOCK_REALTIME, &until_);                                        \
-		until_.tv_sec += WAIT_S;                                                       \
-		pthread_mutex_lock(&device.lock);                                              \
-		while (!(condition))                                                           \
-			assert_int_equal(pthread_cond_timedwait(&device.changed, &device.lock, \
-								&until_),                      \
-					 0);                                                   \
-		pthread_mutex_unlock(&device.lock);                                            \
-	} while (0)
-
-static struct asked *answer(uint64_t id)
-{
-	struct asked *asked = asked_of(id);
-
-	DEVICE_UNTIL(asked->answered);
-	return asked;
-}
-
-static struct asked *ask_name(uint32_t opcode, const char *path, const char *more)
+static struct device_asked *ask_name(uint32_t opcode, const char *path, const char *more)
 {
 	const struct wfs_request fields = {
 		.opcode = opcode,
@@ -321,10 +40,10 @@ static struct asked *ask_name(uint32_t opcode, const char *path, const char *mor
 		.mount_ttl = 3600000,
 	};
 
-	return answer(ask(fields, path, more));
+	return device_answer(device_ask(fields, path, more));
 }
 
-static struct asked *ask_mount(const char *from, const char *options, uint32_t flags)
+static struct device_asked *ask_mount(const char *from, const char *options, uint32_t flags)
 {
 	static uint64_t next = 100;
 	const struct wfs_request fields = {
@@ -334,20 +53,21 @@ static struct asked *ask_mount(const char *from, const char *options, uint32_t f
 	};
 
 	mount_id = next;
-	return answer(ask(fields, from, options));
+	return device_answer(device_ask(fields, from, options));
 }
 
-static struct asked *ask_open(uint64_t node, const char *path, const char *version, uint64_t size)
+static struct device_asked *ask_open(uint64_t node, const char *path, const char *version,
+				     uint64_t size)
 {
 	const struct wfs_request fields = {
 		.opcode = WFS_REQ_OPEN,
 		.mount = mount_id,
 		.node = node,
-		.block_shift = SHIFT,
+		.block_shift = DEVICE_SHIFT,
 		.file_size = size,
 	};
 
-	return answer(ask(fields, path, version));
+	return device_answer(device_ask(fields, path, version));
 }
 
 static uint64_t fill_start(uint64_t node, uint64_t block, uint32_t unit, uint32_t units)
@@ -361,10 +81,10 @@ static uint64_t fill_start(uint64_t node, uint64_t block, uint32_t unit, uint32_
 		.units = units,
 	};
 
-	return ask(fields, NULL, NULL);
+	return device_ask(fields, NULL, NULL);
 }
 
-static struct asked *ask_map(uint64_t node, uint32_t window)
+static struct device_asked *ask_map(uint64_t node, uint32_t window)
 {
 	const struct wfs_request fields = {
 		.opcode = WFS_REQ_MAP,
@@ -373,7 +93,7 @@ static struct asked *ask_map(uint64_t node, uint32_t window)
 		.window = window,
 	};
 
-	return answer(ask(fields, NULL, NULL));
+	return device_answer(device_ask(fields, NULL, NULL));
 }
 
 /* Files. */
@@ -402,7 +122,7 @@ static void version_of(const char *path, char *version)
 	const struct wfs_attr *attr;
 
 	for (int i = 0;; i++) {
-		const struct asked *asked = ask_name(WFS_REQ_LOOKUP, path, NULL);
+		const struct device_asked *asked = ask_name(WFS_REQ_LOOKUP, path, NULL);
 
 		assert_int_equal(asked->status, 0);
 		attr = (const struct wfs_attr *)asked->payload;
@@ -420,19 +140,7 @@ static int setup(void **state)
 	char path[128];
 
 	(void)state;
-	for (unsigned int i = 0; i < device.count; i++) {
-		free(device.asked[i].record);
-		free(device.asked[i].payload);
-		free(device.asked[i].block);
-	}
-	device.count = 0;
-	device.fetched = 0;
-	device.dead = false;
-	device.stored = 0;
-	device.dropped = 0;
-	device.present = 0;
-	device.next_commit = 0;
-	device.next_deliver = 0;
+	device_reset();
 	snprintf(files, sizeof(files), "/var/tmp/wfs-test-files-XXXXXX");
 	assert_non_null(mkdtemp(files));
 	snprintf(source, sizeof(source), "file://%s", files);
@@ -459,7 +167,7 @@ static void begin(void)
 	if (r)
 		fail_msg("%s: %s", msg, strerror(-r));
 	assert_string_equal(kernel_transport(kernel), "ioctl");
-	assert_int_equal(kernel_session(kernel), SESSION);
+	assert_int_equal(kernel_session(kernel), DEVICE_SESSION);
 	assert_int_equal(core_start(rig.core, kernel_worker, kernel), 0);
 }
 
@@ -494,7 +202,7 @@ static void begin_mounted(void)
 static void mounted(void **state)
 {
 	const struct wfs_mount_reply *reply;
-	const struct asked *asked;
+	const struct device_asked *asked;
 	char text[128];
 
 	(void)state;
@@ -534,8 +242,8 @@ static void resumed(void **state)
 	assert_int_equal(ask_mount("http://127.0.0.1:1/x/", "", WFS_REQ_F_RESUME)->status, 0);
 	assert_int_equal(ask_mount(source, "", WFS_REQ_F_RESUME)->status, 0);
 	assert_int_equal(ask_name(WFS_REQ_LOOKUP, "one", NULL)->status, 0);
-	assert_int_equal(answer(ask(resumed_fields, NULL, NULL))->status, 0);
-	assert_int_equal(answer(ask(unmount, NULL, NULL))->status, 0);
+	assert_int_equal(device_answer(device_ask(resumed_fields, NULL, NULL))->status, 0);
+	assert_int_equal(device_answer(device_ask(unmount, NULL, NULL))->status, 0);
 }
 
 /* With nobody there a name is tried for as long as a transfer is, not for name_timeout=. */
@@ -566,7 +274,7 @@ static void invalidated(void **state)
 static void names(void **state)
 {
 	const struct wfs_attr *attr;
-	const struct asked *asked;
+	const struct device_asked *asked;
 	char path[128], version[257] = "";
 
 	(void)state;
@@ -617,15 +325,15 @@ static void malformed(void **state)
 
 	(void)state;
 	begin_mounted();
-	assert_int_equal(answer(ask_raw(&lookup, "one", 3))->status, -EINVAL);
-	assert_int_equal(answer(ask_raw(&lookup, "", 0))->status, -EINVAL);
-	assert_int_equal(answer(ask(other, "one", NULL))->status, -EIO);
-	assert_int_equal(answer(ask(newer, NULL, NULL))->status, -EOPNOTSUPP);
+	assert_int_equal(device_answer(device_ask_raw(&lookup, "one", 3))->status, -EINVAL);
+	assert_int_equal(device_answer(device_ask_raw(&lookup, "", 0))->status, -EINVAL);
+	assert_int_equal(device_answer(device_ask(other, "one", NULL))->status, -EIO);
+	assert_int_equal(device_answer(device_ask(newer, NULL, NULL))->status, -EOPNOTSUPP);
 	memset(path, 'x', sizeof(path) - 1);
 	path[sizeof(path) - 1] = '\0';
 	assert_int_equal(ask_name(WFS_REQ_LOOKUP, path, NULL)->status, -ENAMETOOLONG);
 	assert_int_equal(ask_map(4711, 0)->status, -EIO);
-	assert_int_equal(answer(fill_start(4711, 0, 0, 1))->status, -EIO);
+	assert_int_equal(device_answer(fill_start(4711, 0, 0, 1))->status, -EIO);
 }
 
 static void listed(void **state)
@@ -641,7 +349,7 @@ static void listed(void **state)
 	}
 	begin_mounted();
 	while (!eof) {
-		const struct asked *asked = ask_name(WFS_REQ_READDIR, "d", after);
+		const struct device_asked *asked = ask_name(WFS_REQ_READDIR, "d", after);
 		const struct wfs_readdir_reply *page;
 		size_t at = sizeof(*page);
 
@@ -671,14 +379,15 @@ static void listed(void **state)
 	assert_true(pages > 1);
 }
 
-static void check_units(const struct asked *fill, uint64_t block, uint32_t unit, uint64_t bytes)
+static void check_units(const struct device_asked *fill, uint64_t block, uint32_t unit,
+			uint64_t bytes)
 {
 	uint64_t start = (uint64_t)unit << 16;
 
 	assert_int_equal(fill->status, 0);
 	assert_int_equal(fill->delivered, bytes);
 	for (uint64_t i = start; i < start + bytes; i++)
-		if (fill->block[i] != contents((block << SHIFT) + i))
+		if (fill->block[i] != contents((block << DEVICE_SHIFT) + i))
 			fail_msg("byte %llu of block %llu is wrong", (unsigned long long)i,
 				 (unsigned long long)block);
 }
@@ -687,7 +396,7 @@ static void filled(void **state)
 {
 	const struct wfs_request forget = { .opcode = WFS_REQ_FORGET, .node = 1 };
 	const struct wfs_map_reply *map;
-	struct asked *asked;
+	struct device_asked *asked;
 	const uint64_t *bits;
 	char version[257] = "", unit[65536];
 
@@ -705,10 +414,10 @@ static void filled(void **state)
 	assert_int_equal(*(const uint64_t *)(map + 1), 0);
 	assert_int_equal(ask_map(1, 1)->status, -EINVAL);
 
-	check_units(answer(fill_start(1, 0, 0, 2)), 0, 0, 131072);
-	check_units(answer(fill_start(1, 2, 0, 2)), 2, 0, SIZE - 2 * 131072);
+	check_units(device_answer(fill_start(1, 0, 0, 2)), 0, 0, 131072);
+	check_units(device_answer(fill_start(1, 2, 0, 2)), 2, 0, SIZE - 2 * 131072);
 	DEVICE_UNTIL(device.stored == 2);
-	check_units(answer(fill_start(1, 0, 1, 1)), 0, 1, 65536);
+	check_units(device_answer(fill_start(1, 0, 1, 1)), 0, 1, 65536);
 	asked = ask_map(1, 0);
 	map = (const struct wfs_map_reply *)asked->payload;
 	bits = (const uint64_t *)(map + 1);
@@ -722,13 +431,13 @@ static void filled(void **state)
 		unit[i] = contents(5 * 65536 + (uint64_t)i);
 	assert_true(bits[4] == XXH64(unit, 4321, 0));
 
-	assert_int_equal(answer(fill_start(1, 0, 0, 3))->status, -EINVAL);
-	assert_int_equal(answer(fill_start(1, 0, 2, 1))->status, -EINVAL);
-	assert_int_equal(answer(fill_start(1, 0, 0, 0))->status, -EINVAL);
-	assert_int_equal(answer(fill_start(1, 3, 0, 1))->status, -EINVAL);
-	assert_int_equal(answer(fill_start(1, 1, 1, ~0U))->status, -EINVAL);
-	assert_int_equal(answer(ask(forget, NULL, NULL))->status, 0);
-	assert_int_equal(answer(fill_start(1, 0, 0, 1))->status, -EIO);
+	assert_int_equal(device_answer(fill_start(1, 0, 0, 3))->status, -EINVAL);
+	assert_int_equal(device_answer(fill_start(1, 0, 2, 1))->status, -EINVAL);
+	assert_int_equal(device_answer(fill_start(1, 0, 0, 0))->status, -EINVAL);
+	assert_int_equal(device_answer(fill_start(1, 3, 0, 1))->status, -EINVAL);
+	assert_int_equal(device_answer(fill_start(1, 1, 1, ~0U))->status, -EINVAL);
+	assert_int_equal(device_answer(device_ask(forget, NULL, NULL))->status, 0);
+	assert_int_equal(device_answer(fill_start(1, 0, 0, 1))->status, -EIO);
 }
 
 /* What is not kept goes to the page cache, beside what a reader has brought there already. */
@@ -742,7 +451,7 @@ static void offered(void **state)
 	version_of("one", version);
 	assert_int_equal(ask_open(1, "one", version, SIZE)->status, 0);
 	device.present = 1;
-	check_units(answer(fill_start(1, 0, 0, 1)), 0, 0, 65536);
+	check_units(device_answer(fill_start(1, 0, 0, 1)), 0, 0, 65536);
 	DEVICE_UNTIL(device.dropped == 1);
 	assert_int_equal(device.present, 3);
 }
@@ -761,14 +470,14 @@ static void shared(void **state)
 	for (int i = 0; i < 60; i++)
 		ids[i] = fill_start(1 + (uint64_t)i % 2, 1, 0, 2);
 	for (int i = 0; i < 60; i++)
-		check_units(answer(ids[i]), 1, 0, 131072);
+		check_units(device_answer(ids[i]), 1, 0, 131072);
 	DEVICE_UNTIL(device.stored >= 2);
 }
 
 static void changed(void **state)
 {
 	char version[257] = "";
-	struct asked *asked;
+	struct device_asked *asked;
 
 	(void)state;
 	begin_mounted();
@@ -777,10 +486,10 @@ static void changed(void **state)
 	asked = ask_open(1, "one", "another", SIZE);
 	assert_int_equal(asked->status, 0);
 	assert_int_equal(asked->fd, -1);
-	assert_int_equal(answer(fill_start(1, 0, 0, 1))->status, -ESTALE);
+	assert_int_equal(device_answer(fill_start(1, 0, 0, 1))->status, -ESTALE);
 	make_file("one", SIZE - 1);
 	assert_int_equal(ask_open(2, "one", version, SIZE)->status, 0);
-	assert_int_equal(answer(fill_start(2, 0, 0, 2))->status, -ESTALE);
+	assert_int_equal(device_answer(fill_start(2, 0, 0, 2))->status, -ESTALE);
 }
 
 static void refused(void **state)
@@ -796,15 +505,15 @@ static void refused(void **state)
 	device.next_commit = -EINVAL;
 	assert_int_equal(ask_name(WFS_REQ_LOOKUP, "d", NULL)->status, -EIO);
 	device.next_deliver = -EINVAL;
-	assert_int_equal(answer(fill_start(1, 0, 0, 1))->status, -EIO);
+	assert_int_equal(device_answer(fill_start(1, 0, 0, 1))->status, -EIO);
 	/* Nobody waits any more. */
 	device.next_deliver = -ENOENT;
 	id = fill_start(1, 0, 0, 2);
-	assert_int_equal(answer(id)->status, 0);
-	assert_int_equal(asked_of(id)->delivered % 65536, 0);
+	assert_int_equal(device_answer(id)->status, 0);
+	assert_int_equal(device_find(id)->delivered % 65536, 0);
 	/* A mount(8) that was killed: the mount is forgotten. */
 	device.next_commit = -ENOENT;
-	ask((struct wfs_request){ .opcode = WFS_REQ_MOUNT, .mount = 900 }, source, "");
+	device_ask((struct wfs_request){ .opcode = WFS_REQ_MOUNT, .mount = 900 }, source, "");
 	RIG_UNTIL(!device.next_commit);
 	mount_id = 900;
 	for (int i = 0; ask_name(WFS_REQ_LOOKUP, "one", NULL)->status != -EIO; i++)
@@ -820,10 +529,11 @@ static void many(void **state)
 	(void)state;
 	begin_mounted();
 	for (int i = 0; i < 1000; i++)
-		ids[i] = ask((struct wfs_request){ .opcode = WFS_REQ_LOOKUP, .mount = mount_id },
-			     paths[i % 4], NULL);
+		ids[i] = device_ask((struct wfs_request){ .opcode = WFS_REQ_LOOKUP,
+							  .mount = mount_id },
+				    paths[i % 4], NULL);
 	for (int i = 0; i < 1000; i++)
-		assert_int_equal(answer(ids[i])->status, wanted[i % 4]);
+		assert_int_equal(device_answer(ids[i])->status, wanted[i % 4]);
 }
 
 /* The origin takes connections and says nothing: what waits is left to the next session. */
@@ -847,30 +557,31 @@ static void detached(void **state)
 	rig.config->stall_timeout_ms = 60000;
 	begin();
 	assert_int_equal(ask_mount(url, "", WFS_REQ_F_RESUME)->status, 0);
-	lookup =
-		ask((struct wfs_request){ .opcode = WFS_REQ_LOOKUP, .mount = mount_id }, "a", NULL);
-	list = ask((struct wfs_request){ .opcode = WFS_REQ_READDIR, .mount = mount_id }, "", "");
-	opening = ask((struct wfs_request){ .opcode = WFS_REQ_OPEN,
-					    .mount = mount_id,
-					    .node = 5,
-					    .block_shift = SHIFT,
-					    .file_size = SIZE },
-		      "b", "\"v\"");
-	resumed_open = ask((struct wfs_request){ .opcode = WFS_REQ_OPEN,
-						 .mount = mount_id,
-						 .node = 6,
-						 .flags = WFS_REQ_F_RESUME,
-						 .block_shift = SHIFT,
-						 .file_size = SIZE },
-			   "c", "\"v\"");
+	lookup = device_ask((struct wfs_request){ .opcode = WFS_REQ_LOOKUP, .mount = mount_id },
+			    "a", NULL);
+	list = device_ask((struct wfs_request){ .opcode = WFS_REQ_READDIR, .mount = mount_id }, "",
+			  "");
+	opening = device_ask((struct wfs_request){ .opcode = WFS_REQ_OPEN,
+						   .mount = mount_id,
+						   .node = 5,
+						   .block_shift = DEVICE_SHIFT,
+						   .file_size = SIZE },
+			     "b", "\"v\"");
+	resumed_open = device_ask((struct wfs_request){ .opcode = WFS_REQ_OPEN,
+							.mount = mount_id,
+							.node = 6,
+							.flags = WFS_REQ_F_RESUME,
+							.block_shift = DEVICE_SHIFT,
+							.file_size = SIZE },
+				  "c", "\"v\"");
 	RIG_UNTIL(device.fetched == device.count);
 	before = time(NULL);
 	end();
 	assert_true(time(NULL) - before < 10);
-	assert_false(asked_of(lookup)->answered);
-	assert_false(asked_of(list)->answered);
-	assert_false(asked_of(opening)->answered);
-	assert_false(asked_of(resumed_open)->answered);
+	assert_false(device_find(lookup)->answered);
+	assert_false(device_find(list)->answered);
+	assert_false(device_find(opening)->answered);
+	assert_false(device_find(resumed_open)->answered);
 	close(sock);
 }
 

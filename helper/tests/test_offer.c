@@ -12,45 +12,15 @@
 
 #include "container.h"
 #include "counters.h"
-#include "faulty.h"
-#include "rig.h"
+#include "rig_faulty.h"
 
 #define MIB  (1u << 20)
 #define SIZE (11 * MIB + 12345)
 
-static struct faulty faulty;
-static struct rig rig;
-static char *bytes; /* of /f and /w */
-
 static int group_setup(void **state)
 {
 	(void)state;
-	bytes = rig_bytes(SIZE, 1);
-	faulty_start(&faulty);
-	faulty_put(&faulty, "/f?modified=1000000000", bytes, SIZE);
-	return 0;
-}
-
-static int group_teardown(void **state)
-{
-	(void)state;
-	faulty_stop(&faulty);
-	free(bytes);
-	return 0;
-}
-
-static int setup(void **state)
-{
-	(void)state;
-	rig_create(&rig);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	rig_destroy(&rig);
-	return 0;
+	return rig_faulty_group(SIZE);
 }
 
 struct watcher {
@@ -291,10 +261,10 @@ static void test_opened_late(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_faulty_create, rig_faulty_end)
 		TEST(test_watch_stored), TEST(test_weak),	 TEST(test_offered_late),
 		TEST(test_asked_late),	 TEST(test_opened_late),
 	};
 
-	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+	return cmocka_run_group_tests(tests, group_setup, rig_faulty_group_end);
 }

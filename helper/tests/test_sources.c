@@ -11,46 +11,19 @@
 #include <cmocka.h>
 
 #include "../ask.h"
-#include "faulty.h"
 #include "listing.h"
 #include "origin.h"
-#include "rig.h"
+#include "rig_faulty.h"
 
 /* Unused ones that are remembered at most, with the one that is asked for. */
 #define KEPT 65
 
-static struct faulty faulty;
-static struct rig rig;
 static char msg[512];
 
 static int group_setup(void **state)
 {
 	(void)state;
-	faulty_start(&faulty);
-	return 0;
-}
-
-static int group_teardown(void **state)
-{
-	(void)state;
-	faulty_stop(&faulty);
-	return 0;
-}
-
-static int setup(void **state)
-{
-	(void)state;
-	faulty_clear(&faulty);
-	rig_create(&rig);
-	rig_start(&rig);
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	rig_destroy(&rig);
-	return 0;
+	return rig_faulty_group(0);
 }
 
 static void count_one(void *arg, struct origin *origin)
@@ -155,11 +128,11 @@ static void test_endless(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_faulty_start, rig_faulty_end)
 		TEST(test_bounded),
 		TEST(test_recent),
 		TEST(test_endless),
 	};
 
-	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+	return cmocka_run_group_tests(tests, group_setup, rig_faulty_group_end);
 }
