@@ -116,6 +116,7 @@ static void store_file_remove(struct store *store, struct store_file *file)
 	while (*link != file)
 		link = &(*link)->next;
 	*link = file->next;
+	store->files_left++;
 	if (file->fd >= 0)
 		store->open_fds--;
 }
@@ -313,27 +314,29 @@ static int store_file_make(struct store *store, struct store_file *file)
 	return err;
 }
 
+/* No lock held. What is recorded of it. */
+static uint64_t store_file_bytes(const struct store_file *file)
+{
+	struct store_found found = { &file->key, 0, 0 };
+
+	if (index_find(file->dir->index, &file->hash, store_found, &found) || found.id != file->id)
+		return 0;
+	return found.bytes;
+}
+
 /*
  * store->lock held. A file that was found may have lost its last block, and its name, since:
- * then it is nobody's any more. What is recorded of it now is known exactly, since whoever
- * changes that has it in the table.
+ * then it is nobody's any more.
  */
 static bool store_file_still(struct store *store, struct store_file *file)
 {
-	struct store_found found = { &file->key, 0, 0 };
 	const struct store_file *other = store->files[file->hash.low % STORE_BUCKETS];
 	struct stat st;
 
 	for (; other; other = other->next)
 		if (other->dir == file->dir && other->id == file->id && !other->dead)
 			return false;
-	if (fstat(file->fd, &st) || !st.st_nlink)
-		return false;
-	if (!index_find(file->dir->index, &file->hash, store_found, &found) && found.id == file->id)
-		file->cached = found.bytes;
-	else
-		file->cached = 0;
-	return true;
+	return !fstat(file->fd, &st) && st.st_nlink;
 }
 
 /* Puts the file into the table. NULL: it is there; else the one that came before, referenced. */
@@ -341,8 +344,19 @@ static struct store_file *store_file_settle(struct store *store, struct store_fi
 					    bool *ret_lost)
 {
 	struct store_file *other;
+	uint64_t left;
 
 	SCOPED_LOCK(&store->lock);
+	/*
+	 * What is recorded of it is known exactly: whoever changes that has it in the table until
+	 * it is changed. The index is not read with this lock held.
+	 */
+	do {
+		left = store->files_left;
+		pthread_mutex_unlock(&store->lock);
+		file->cached = file->named ? store_file_bytes(file) : 0;
+		pthread_mutex_lock(&store->lock);
+	} while (file->named && left != store->files_left);
 	*ret_lost = false;
 	other = store_file_known(store, &file->key, &file->hash);
 	if (other)

@@ -141,11 +141,16 @@ struct store {
 
 	pthread_t thread;
 	bool running;
-	pthread_mutex_t lock; /* what follows */
+	/*
+	 * What follows. Taken inside what index_file() and the like call, which have an index's
+	 * map_lock: so nothing is read from an index, and nothing changed in it, with this held.
+	 */
+	pthread_mutex_t lock;
 	pthread_cond_t wake, done;
 	bool stop, hurry, allowed, evict;
 	bool homeless; /* a file was refused, or died */
 	struct store_file *files[STORE_BUCKETS];
+	uint64_t files_left; /* counts those that were taken out of it */
 	unsigned int open_fds, fd_limit;
 	struct store_record *commits, **commits_end;
 	unsigned int commit_count;

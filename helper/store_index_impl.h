@@ -50,9 +50,17 @@ struct index_block_key {
 };
 
 struct index {
-	pthread_rwlock_t map_lock; /* held for reading by every transaction; guards env */
-	MDB_env *env;		   /* NULL: not attached */
-	bool wreck;		   /* a change was left in its middle; the store's thread */
+	/*
+	 * Held for reading by every transaction; guards env. Comes before store->lock, which
+	 * callbacks of reads take; who has that does not come here.
+	 */
+	pthread_rwlock_t map_lock;
+	MDB_env *env; /* NULL: not attached */
+	/*
+	 * A change was left in its middle, and LMDB's lock of who writes with it: nobody waits for
+	 * that, since what is broken is neither read nor changed any more. The store's thread.
+	 */
+	bool wreck;
 	MDB_dbi keys, files, blocks, order, sources, pins, digests, meta;
 	uint64_t map_size;
 	uint64_t seq; /* the last one, without INDEX_MAIN; the store's thread */

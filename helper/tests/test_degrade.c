@@ -27,6 +27,16 @@
 
 #define MIB (1u << 20)
 
+/*
+ * ThreadSanitizer: a change that a fault leaves in its middle leaves LMDB's lock of who writes
+ * with it, so that all locks taken later seem to be taken inside that.
+ */
+const char *__tsan_default_suppressions(void);
+const char *__tsan_default_suppressions(void)
+{
+	return "deadlock:liblmdb";
+}
+
 static struct rig rig;
 static struct rig_source files;
 static const char *const source = files.url;
