@@ -113,8 +113,6 @@ void block_unhash(struct block *block)
 		link = &(*link)->hash_next;
 	*link = block->hash_next;
 	block->hashed = false;
-	if (block->in_the_way)
-		store_let_go(block->object->file);
 }
 
 void block_put(struct block *block)

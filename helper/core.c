@@ -102,7 +102,8 @@ static int core_evict(void *arg, struct store_file *file, uint64_t nr, bool cold
 {
 	struct core *core = arg;
 	struct object *object = object_of_file(core, file);
-	struct block *block;
+	struct block *block = NULL;
+	bool in_use;
 	int err;
 
 	if (!object)
@@ -113,18 +114,16 @@ static int core_evict(void *arg, struct store_file *file, uint64_t nr, bool cold
 		return 0;
 	}
 	pthread_mutex_lock(&core->lock);
-	block = block_find(object, nr);
-	err = block ? -EINPROGRESS : -EBUSY;
-	/* In use: wanted, on its way, waiting to be written or to be told of. */
-	if (block)
-		block->in_the_way = true;
-	block = block ? NULL : block_create(object, nr);
+	/* Wanted, on its way, waiting to be written or to be told of. */
+	in_use = block_find(object, nr);
+	if (!in_use)
+		block = block_create(object, nr);
 	if (block)
 		block->state = BLOCK_EVICTING;
 	pthread_mutex_unlock(&core->lock);
 	if (!block) {
 		object_unref(object);
-		return err;
+		return in_use ? -EINPROGRESS : -EBUSY;
 	}
 	err = object_tell_evict(object, nr, cold);
 	if (err) {

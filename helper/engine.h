@@ -86,7 +86,6 @@ struct block {
 	unsigned int flights; /* under way */
 	bool from_cache;      /* durable: to be read from the cache file */
 	bool cache_failed;    /* was, but could not be read or failed its check */
-	bool in_the_way;      /* eviction asked for it meanwhile */
 	uint32_t units, left; /* in it, not arrived yet */
 	uint64_t len;	      /* object bytes in it */
 	uint64_t used;	      /* of them, given to who waited in the kernel */

@@ -339,14 +339,6 @@ void store_unreserve(struct store_file *file, uint64_t len)
 		store_want_room(file->store);
 }
 
-void store_let_go(struct store_file *file)
-{
-	SCOPED_LOCK(&file->store->lock);
-
-	if (store_is_wanted(file))
-		store_want_room(file->store);
-}
-
 void store_commit(struct store_record *record)
 {
 	struct store *store = record->file->store;

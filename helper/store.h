@@ -30,7 +30,7 @@ struct store_ops {
 	/*
 	 * May the block's bytes go? 0: nobody reads it until evicted() is called;
 	 * -EBUSY: another one; -EAGAIN, if cold: it was read since this was last asked;
-	 * -EINPROGRESS: it is in a buffer of the caller's, who calls store_let_go() after.
+	 * -EINPROGRESS: it is in a buffer, and whoever waits for room asks again when that is free.
 	 */
 	int (*evict)(void *arg, struct store_file *file, uint64_t block, bool cold);
 	void (*evicted)(void *arg, struct store_file *file, uint64_t block, bool removed);
@@ -120,8 +120,6 @@ struct store_record {
 };
 /* The block has been written: makes it durable, soon, and records it. */
 void store_commit(struct store_record *record);
-/* A block that was in the way of eviction, being in a buffer, is so no more. */
-void store_let_go(struct store_file *file);
 /* A write failed with this error: the directory rests for a while. */
 void store_failed(struct store_file *file, int error);
 /* Makes what was committed durable without waiting for more. */
