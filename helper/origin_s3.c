@@ -456,8 +456,8 @@ static void on_part(void *arg, struct http_answer *answer)
 			.len = reply->range_last - reply->range_first + 1,
 			.count = reply->parts,
 		};
-		/* 200: the server does not know what partNumber is. */
-		if (reply->status != 206 || !reply->has_range || !reply->parts)
+		/* None of it: the server does not know what partNumber is. */
+		if (!reply->has_range || !reply->parts)
 			origin_fail(&answer->result, answer->text, -EOPNOTSUPP, false,
 				    "s3://%s/%s: the server does not tell where its parts are",
 				    op->origin->service.bucket, op->key);
