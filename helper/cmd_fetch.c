@@ -53,7 +53,7 @@ static int fetch_run(const struct command *command, int argc, char **argv)
 	const struct show show = { &options, fetch_progress, fetch_result, fetch_status };
 	int first, status;
 
-	status = options_parse(command, argc, argv, "obvDS", 1, 1, &options, &first);
+	status = options_parse(command, argc, argv, "obvDSM", 1, 1, &options, &first);
 	if (status >= 0)
 		return status;
 	status = show_request(json_pack("{s:s, s:s, s:s?, s:I, s:b, s:s?}", "command", "fetch",
@@ -67,12 +67,13 @@ static int fetch_run(const struct command *command, int argc, char **argv)
 
 const struct command command_fetch = {
 	.name = "fetch",
-	.args = "[-o OPTIONS] [--block SIZE] [--verify]\n"
+	.args = "[-o OPTIONS] [--mirror URL]... [--block SIZE] [--verify]\n"
 		"                 [--sha256 HEX | --digest ALGORITHM:HEX] [--json] SOURCE",
 	.summary = "fill the cache from a source, no mount needed",
 	.help = "Brings an object, or all objects below a prefix, into the cache.\n"
 		"\n"
 		"  -o OPTIONS              as for the mount: endpoint, region, profile, anon, ca\n"
+		"  --mirror URL            the same objects elsewhere, repeatable; \"trust\" as in wfs(5)\n"
 		"  --block SIZE            block size of the mount that is to use them (default 4M)\n"
 		"  --verify                then read it back from the cache and check it, also by the\n"
 		"                          digest of each object if its origin tells one\n"

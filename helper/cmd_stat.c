@@ -214,6 +214,30 @@ static void stat_endpoints(const json_t *origin)
 		       stat_number(endpoint, "requests"));
 }
 
+static void stat_mirrors(const json_t *origin)
+{
+	const json_t *mirror;
+	size_t i;
+
+	json_array_foreach(json_object_get(origin, "mirrors"), i, mirror) {
+		const char *why = json_string_value(json_object_get(mirror, "why"));
+		bool resting = json_is_true(json_object_get(mirror, "resting"));
+		double refused = stat_number(mirror, "refused");
+
+		printf("%-10s %s: %s, %.0f requests, first byte in %.1f ms",
+		       i ? "mirror" : "mirrored",
+		       json_string_value(json_object_get(mirror, "mirror")),
+		       resting ? "resting" : "in use", stat_number(mirror, "requests"),
+		       1e3 * stat_number(mirror, "latency"));
+		if (i)
+			printf(", %.0f objects agree, %.0f did not", stat_number(mirror, "joined"),
+			       refused);
+		if (why && (resting || refused > 0))
+			printf(": %s", why);
+		putchar('\n');
+	}
+}
+
 static void stat_headlines(const json_t *result, const json_t *module)
 {
 	const json_t *ratios = json_object_get(result, "ratios");
@@ -239,6 +263,8 @@ static void stat_headlines(const json_t *result, const json_t *module)
 	       stat_number(counters, "blocks_evicted_young"));
 	json_array_foreach(json_object_get(result, "origins"), i, origin)
 		stat_endpoints(origin);
+	json_array_foreach(json_object_get(result, "origins"), i, origin)
+		stat_mirrors(origin);
 	putchar('\n');
 }
 

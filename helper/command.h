@@ -35,7 +35,7 @@ struct options {
 
 /*
  * Reads the options named in accept, a set of: 'o' mount options, 'b' --block,
- * 'v' --verify, 'w' --wait, 'S' --sha256, 'D' --digest; --json and --help always. Operands are then argv[*ret_first]
+ * 'v' --verify, 'w' --wait, 'S' --sha256, 'D' --digest, 'M' --mirror; --json and --help always. Operands are then argv[*ret_first]
  * on; fewer than min or more than max are refused. -1 to go on, or an exit status.
  */
 int options_parse(const struct command *command, int argc, char **argv, const char *accept, int min,

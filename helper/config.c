@@ -289,8 +289,22 @@ static void config_free_source(struct config_source *source)
 	free(source->ca);
 	free(source->proxy);
 	free(source->bearer_file);
+	free(source->mirror);
 	config_free_list(&source->headers, &source->header_count);
 	free(source);
+}
+
+/* The key may be repeated, and each may be a list. */
+static int config_add_mirror(struct config_source *source, const char *value)
+{
+	char *joined;
+
+	if (asprintf(&joined, "%s%s%s", source->mirror ? source->mirror : "",
+		     source->mirror ? "," : "", value) < 0)
+		return -ENOMEM;
+	free(source->mirror);
+	source->mirror = joined;
+	return 0;
 }
 
 static int config_set_source(struct config *config, const char *prefix, const char *key,
@@ -339,6 +353,8 @@ static int config_set_source(struct config *config, const char *prefix, const ch
 			return -EINVAL;
 		return config_append(&source->headers, &source->header_count, value);
 	}
+	if (!strcmp(key, "mirror"))
+		return config_add_mirror(source, value);
 	if (!strcmp(key, "anon"))
 		return config_flag(value, &source->anon);
 	if (!strcmp(key, "virtual_host"))

@@ -25,6 +25,7 @@ struct config_source {
 	char *prefix;
 	char *endpoint, *region, *profile, *access_key, *secret_key, *session_token;
 	char *ca, *proxy, *bearer_file;
+	char *mirror;	/* as the mount option, of what begins with prefix */
 	char **headers; /* NULL-terminated, or NULL */
 	size_t header_count;
 	bool anon, virtual_host;

@@ -405,15 +405,16 @@ int core_sync_below(struct core *core, const struct core_below *what, uint64_t t
 	return hold_sync(core, what, timeout_ms);
 }
 
-/* Options that say how a source is reached; the others are the kernel's. */
-static const char *const core_options[] = { "endpoint", "region", "profile",
-					    "anon",	"ca",	  "virtual_host" };
-
-static bool core_flag(const char *value)
-{
-	return strcmp(value, "off") && strcmp(value, "no") && strcmp(value, "0") &&
-	       strcmp(value, "false");
-}
+/* Options that say how a source is reached, by enum core_value; the others are the kernel's. */
+static const char *const core_options[CORE_VALUES] = {
+	[CORE_ENDPOINT] = "endpoint",
+	[CORE_REGION] = "region",
+	[CORE_PROFILE] = "profile",
+	[CORE_ANON] = "anon",
+	[CORE_CA] = "ca",
+	[CORE_VIRTUAL_HOST] = "virtual_host",
+	[CORE_MIRROR] = "mirror",
+};
 
 /* The value of an option in "key=value" lines, allocated; NULL: it is not there, or no memory. */
 static char *core_option(const char *options, const char *key)
@@ -515,50 +516,6 @@ struct source *core_source(struct core *core, struct origin *origin)
 		if (source->origin == origin)
 			return source;
 	return core_source_add(core, origin, NULL);
-}
-
-static int core_origin_create(struct core *core, const char *source, char *const *values,
-			      struct origin **ret, char *msg, size_t msg_size)
-{
-	const struct config_source *conf = config_source(core->config, source);
-	struct origin_settings settings = {
-		.connect_timeout_ms = (long)core->config->connect_timeout_ms,
-		.stall_timeout_ms = (long)core->config->stall_timeout_ms,
-	};
-
-	if (conf) {
-		settings.endpoint = conf->endpoint;
-		settings.region = conf->region;
-		settings.profile = conf->profile;
-		settings.access_key = conf->access_key;
-		settings.secret_key = conf->secret_key;
-		settings.session_token = conf->session_token;
-		settings.anon = conf->anon;
-		settings.virtual_host = conf->virtual_host;
-		settings.ca = conf->ca;
-		settings.proxy = conf->proxy;
-		settings.bearer_file = conf->bearer_file;
-		settings.headers = (const char *const *)conf->headers;
-	}
-	if (values[0])
-		settings.endpoint = values[0];
-	if (values[1])
-		settings.region = values[1];
-	if (values[2]) {
-		/* The mount names whose credentials count: those of the section do not. */
-		settings.profile = values[2];
-		settings.access_key = NULL;
-		settings.secret_key = NULL;
-		settings.session_token = NULL;
-		settings.anon = false;
-	}
-	if (values[3])
-		settings.anon = core_flag(values[3]);
-	if (values[4])
-		settings.ca = values[4];
-	if (values[5])
-		settings.virtual_host = core_flag(values[5]);
-	return origin_create(source, &settings, ret, msg, msg_size);
 }
 
 static struct source *core_source_by_key(struct core *core, const char *key)

@@ -41,6 +41,10 @@
 	X(retries, counter, "Origin requests made again")                                       \
 	X(hedges_sent, counter, "Second requests for the same bytes")                           \
 	X(hedges_won, counter, "Second requests that answered first")                           \
+	X(hedges_capped, counter, "Late reads that no second request was made for: the cap")    \
+	X(hedge_lost_bytes, counter, "Bytes that came a second time")                           \
+	X(mirror_failovers, counter, "Reads taken up at another mirror after an error")         \
+	X(mirrors_refused, counter, "Times that an object was not joined with its mirror")      \
 	X(stalls, counter, "Transfers given up because no byte came")                           \
 	X(hidden_keys, counter, "Keys that cannot be a path")                                   \
 	X(helper_sessions, counter, "Sessions with the kernel")                                 \

@@ -129,6 +129,7 @@ void endpoint_look(struct endpoint *endpoint, int fd)
 		endpoint->rtt_us += info.tcpi_rtt;
 		endpoint->last_rtt_us = info.tcpi_rtt;
 	}
+	endpoint->window = info.tcpi_snd_cwnd;
 	/* Older kernels leave the latter at 0. */
 	endpoint->retransmits += info.tcpi_total_retrans - endpoint_seen[fd].retransmits;
 	endpoint->out_of_order += info.tcpi_rcv_ooopack - endpoint_seen[fd].out_of_order;
@@ -144,11 +145,13 @@ void endpoints_each(struct endpoints *endpoints, endpoint_fn fn, void *arg)
 		const struct endpoint_counters counters = {
 			.requests = e->requests,
 			.errors = e->errors,
+			.in_flight = e->in_flight,
 			.answers = e->answers,
 			.connections = e->connections,
 			.rtts = e->rtts,
 			.retransmits = e->retransmits,
 			.out_of_order = e->out_of_order,
+			.window = e->window,
 			.latency_seconds = (double)e->latency_ns * 1e-9,
 			.rtt_seconds = (double)e->rtt_us * 1e-6,
 			.last_rtt_seconds = (double)e->last_rtt_us * 1e-6,

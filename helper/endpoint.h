@@ -20,10 +20,12 @@ struct endpoint {
 	struct endpoint *next;
 	char *name; /* "https://host:port" as in the URL, no user, no path */
 	_Atomic uint64_t requests, errors;
+	_Atomic uint64_t in_flight;
 	_Atomic uint64_t answers, latency_ns; /* from the request to the first byte of its answer */
 	_Atomic uint64_t connections;
 	_Atomic uint64_t rtts, rtt_us; /* looks at a connection, and the sum of what it said */
 	_Atomic uint64_t last_rtt_us;  /* smoothed by TCP */
+	_Atomic uint64_t window; /* congestion window from here, in segments, at the last look */
 	_Atomic uint64_t retransmits;  /* segments that were sent again from here */
 	_Atomic uint64_t out_of_order; /* that came out of order: lost or overtaken on their way */
 };
@@ -50,7 +52,8 @@ void endpoint_look(struct endpoint *endpoint, int fd);
 
 /* A copy of the figures. */
 struct endpoint_counters {
-	uint64_t requests, errors, answers, connections, rtts, retransmits, out_of_order;
+	uint64_t requests, errors, in_flight, answers, connections, rtts, retransmits, out_of_order;
+	uint64_t window;
 	double latency_seconds, rtt_seconds; /* sums over answers and rtts */
 	double last_rtt_seconds;
 };

@@ -215,6 +215,21 @@ int core_self(void);
 void core_kick(struct core *core, struct worker *worker);
 struct source *core_source(struct core *core, struct origin *origin);
 
+/* core_origin: values of the options that say how a source is reached; NULL: not given. */
+enum core_value {
+	CORE_ENDPOINT,
+	CORE_REGION,
+	CORE_PROFILE,
+	CORE_ANON,
+	CORE_CA,
+	CORE_VIRTUAL_HOST,
+	CORE_MIRROR,
+	CORE_VALUES,
+};
+/* Makes the origin, of several if it has mirrors. As core_origin(), but new. */
+int core_origin_create(struct core *core, const char *source, char *const *values,
+		       struct origin **ret, char *msg, size_t msg_size);
+
 /* object: tell the watches; on a worker's thread, no lock held. */
 void object_tell_stored(struct object *object, struct block *block);
 void object_tell_dropped(struct object *object, struct block *block);

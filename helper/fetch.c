@@ -446,6 +446,8 @@ static void fetch_stop(struct worker *worker)
 	loop_timer_stop(worker->loop, &worker->starved);
 	loop_timer_stop(worker->loop, &worker->linger);
 	pthread_mutex_lock(&core->lock);
+	for (struct source *source = core->sources; source; source = source->next)
+		origin_stop(source->origin, worker->loop);
 	hold_linger_cut(core, UINT32_MAX);
 	while (core->writes.first)
 		hold_drop(core, 1);

@@ -73,8 +73,17 @@ void http_headers_free(struct curl_slist *headers)
 	curl_slist_free_all(headers);
 }
 
+/* The call is not one of its endpoint's any more. */
+static void leave(struct http_call *call)
+{
+	if (call->endpoint)
+		call->endpoint->in_flight--;
+	call->endpoint = NULL;
+}
+
 static void call_free(struct http_call *call)
 {
+	leave(call);
 	loop_timer_stop(call->loop, &call->stall);
 	loop_timer_stop(call->loop, &call->report);
 	curl_easy_cleanup(call->easy);
@@ -255,6 +264,8 @@ static void finish(struct http_call *call)
 	loop_timer_stop(call->loop, &call->stall);
 	loop_timer_stop(call->loop, &call->report);
 	count(call, loop_now_ns() - call->begin_ns, call->result.error);
+	/* done() may end the origin. */
+	leave(call);
 	origin_count_bytes(call->client->origin, call->ranged ? call->got : call->body_len);
 	call->result.status = call->reply.status;
 	call->result.retry_after_ms = call->reply.retry_after_ms;
@@ -353,7 +364,10 @@ static int send_request(struct http_call *call)
 	memset(&call->reply, 0, sizeof(call->reply));
 	call->in_body = false;
 	call->curl_text[0] = '\0';
+	leave(call);
 	call->endpoint = endpoint_of(&call->client->origin->endpoints, call->url);
+	if (call->endpoint)
+		call->endpoint->in_flight++;
 
 #define SET(option, value) curl_easy_setopt(call->easy, option, value)
 	if (SET(CURLOPT_URL, call->url) || SET(CURLOPT_HTTPHEADER, call->sent) ||
@@ -525,6 +539,8 @@ int http_start(const struct http_client *client, struct loop *loop,
 
 void http_cancel(struct http_call *call)
 {
+	/* Its origin may end before the call does. */
+	leave(call);
 	if (call->in_multi) {
 		loop_curl_remove(call->loop, call->easy);
 		call->in_multi = false;

@@ -15,6 +15,7 @@
 #include "cleanup.h"
 #include "counters.h"
 #include "fetch.h"
+#include "mirror.h"
 #include "object.h"
 #include "server_impl.h"
 
@@ -521,6 +522,32 @@ int job_given(const json_t *request, struct digest *ret, bool *ret_given)
 	return text ? digest_parse(text, ret) : 0;
 }
 
+/* Options for the directory that source is in: what they name as its mirrors goes up as well. */
+static int job_options_above(const char *source, const char *options, char **ret)
+{
+	size_t size;
+	FILE *stream;
+
+	if (!options)
+		return 0;
+	stream = open_memstream(ret, &size);
+	if (!stream)
+		return -ENOMEM;
+	while (*options) {
+		size_t len = strcspn(options, "\n");
+		cleanup_free char *line = strndup(options, len), *parents = NULL;
+
+		if (line && !strncmp(line, "mirror=", 7)) {
+			parents = mirror_list_parents(line + 7, source);
+			fprintf(stream, "mirror=%s\n", parents ? parents : "");
+		} else if (line) {
+			fprintf(stream, "%s\n", line);
+		}
+		options += len + (options[len] == '\n');
+	}
+	return fclose(stream) ? -ENOMEM : 0;
+}
+
 /*
  * A source that is one object is looked at from its directory, as a mount of that
  * would, so that both find the same cached blocks.
@@ -532,11 +559,14 @@ static int job_single(struct job *job, const char *source, const char *options, 
 	cleanup_free char *parent = NULL, *name = NULL;
 	struct origin_attr attr;
 	struct origin *origin;
+	cleanup_free char *above = NULL;
 	int err = job_split(source, &parent, &name);
 
+	if (!err)
+		err = job_options_above(source, options, &above);
 	if (err)
 		return err;
-	err = core_origin(job->core, parent, options, &origin, msg, msg_size);
+	err = core_origin(job->core, parent, above, &origin, msg, msg_size);
 	if (err)
 		return err;
 	err = ask_stat(asker, origin, name, &attr, msg, msg_size);

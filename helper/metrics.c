@@ -154,6 +154,8 @@ static void metrics_endpoint_add(void *arg, const char *name, const struct endpo
 		return;
 	endpoint->sum.requests += c->requests;
 	endpoint->sum.errors += c->errors;
+	endpoint->sum.in_flight += c->in_flight;
+	endpoint->sum.window = c->window;
 	endpoint->sum.answers += c->answers;
 	endpoint->sum.connections += c->connections;
 	endpoint->sum.rtts += c->rtts;
@@ -179,23 +181,29 @@ static void metrics_endpoint_value(FILE *out, const char *metric, const char *en
 static void metrics_endpoint_counts(FILE *out, const struct metrics_endpoints *endpoints)
 {
 	static const struct {
-		const char *name, *help;
+		const char *name, *kind, *help;
 		size_t offset;
 	} counts[] = {
-		{ "requests_total", "Requests", offsetof(struct endpoint_counters, requests) },
-		{ "errors_total", "Requests that failed",
+		{ "requests_total", "counter", "Requests",
+		  offsetof(struct endpoint_counters, requests) },
+		{ "errors_total", "counter", "Requests that failed",
 		  offsetof(struct endpoint_counters, errors) },
-		{ "connections_total", "Connections made",
+		{ "in_flight", "gauge", "Requests under way",
+		  offsetof(struct endpoint_counters, in_flight) },
+		{ "connections_total", "counter", "Connections made",
 		  offsetof(struct endpoint_counters, connections) },
-		{ "tcp_retransmits_total", "Segments sent again from here",
+		{ "tcp_retransmits_total", "counter", "Segments sent again from here",
 		  offsetof(struct endpoint_counters, retransmits) },
-		{ "tcp_out_of_order_total", "Segments that came out of order",
+		{ "tcp_out_of_order_total", "counter", "Segments that came out of order",
 		  offsetof(struct endpoint_counters, out_of_order) },
+		{ "tcp_window_segments", "gauge",
+		  "Congestion window of the connection that was looked at last",
+		  offsetof(struct endpoint_counters, window) },
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(counts); i++) {
-		fprintf(out, "# HELP wfs_endpoint_%s %s\n# TYPE wfs_endpoint_%s counter\n",
-			counts[i].name, counts[i].help, counts[i].name);
+		fprintf(out, "# HELP wfs_endpoint_%s %s\n# TYPE wfs_endpoint_%s %s\n",
+			counts[i].name, counts[i].help, counts[i].name, counts[i].kind);
 		for (size_t j = 0; j < endpoints->count; j++) {
 			const char *sum = (const char *)&endpoints->all[j].sum;
 			uint64_t value;

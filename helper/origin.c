@@ -47,8 +47,7 @@ int origin_create(const char *source, const struct origin_settings *settings, st
 			make_line(msg);
 			return err;
 		}
-		atomic_store_explicit(&origin->refs, 1, memory_order_relaxed);
-		endpoints_init(&origin->endpoints);
+		origin_init(origin, origin->ops);
 		*ret = origin;
 		return 0;
 	}
@@ -58,6 +57,13 @@ int origin_create(const char *source, const struct origin_settings *settings, st
 		 (int)strcspn(source, ":/@"), source);
 	make_line(msg);
 	return -EINVAL;
+}
+
+void origin_init(struct origin *origin, const struct origin_ops *ops)
+{
+	origin->ops = ops;
+	atomic_store_explicit(&origin->refs, 1, memory_order_relaxed);
+	endpoints_init(&origin->endpoints);
 }
 
 struct origin *origin_ref(struct origin *origin)
@@ -172,12 +178,23 @@ void origin_counters(struct origin *origin, struct origin_counters *ret)
 	for (size_t i = 0; i < 6; i++)
 		copy.status_class[i] =
 			atomic_load_explicit(&origin->status_class[i], memory_order_relaxed);
+	if (origin->ops->counters)
+		origin->ops->counters(origin, &copy);
 	*ret = copy;
 }
 
 void origin_endpoints(struct origin *origin, endpoint_fn fn, void *arg)
 {
-	endpoints_each(&origin->endpoints, fn, arg);
+	if (origin->ops->endpoints)
+		origin->ops->endpoints(origin, fn, arg);
+	else
+		endpoints_each(&origin->endpoints, fn, arg);
+}
+
+void origin_stop(struct origin *origin, struct loop *loop)
+{
+	if (origin->ops->stop)
+		origin->ops->stop(origin, loop);
 }
 
 void origin_credentials(struct origin *origin, struct origin_credentials *ret)

@@ -162,6 +162,8 @@ int origin_part(struct origin *origin, struct loop *loop, const char *path,
 
 /* Ends a call; its callback is not made. On the call's loop only. */
 void origin_cancel(struct origin_call *call);
+/* Ends what the origin itself has begun on the loop, which is about to go. On its thread. */
+void origin_stop(struct origin *origin, struct loop *loop);
 
 /* Counters of one origin, for metrics; read by any thread. */
 struct origin_counters {

@@ -42,6 +42,10 @@ struct origin_ops {
 	/* Either may be NULL: none, and never. */
 	void (*credentials)(struct origin *origin, struct origin_credentials *ret);
 	bool (*outdated)(struct origin *origin);
+	/* NULL: what is in struct origin; and there is nothing. */
+	void (*counters)(struct origin *origin, struct origin_counters *ret);
+	void (*endpoints)(struct origin *origin, endpoint_fn fn, void *arg);
+	void (*stop)(struct origin *origin, struct loop *loop);
 	void (*destroy)(struct origin *origin);
 };
 
@@ -57,6 +61,9 @@ int origin_s3_create(const char *source, const struct origin_settings *settings,
 		     struct origin **ret, char *msg, size_t msg_size);
 int origin_file_create(const char *source, const struct origin_settings *settings,
 		       struct origin **ret, char *msg, size_t msg_size);
+
+/* For one that is not made by origin_create(): its first reference. */
+void origin_init(struct origin *origin, const struct origin_ops *ops);
 
 /* One answer, or the lack of one (status 0), for the counters. */
 void origin_count(struct origin *origin, unsigned int status, uint64_t ns, int error);

@@ -9,6 +9,7 @@
 #include "config.h"
 #include "control.h"
 #include "counters.h"
+#include "mirror.h"
 #include "origin.h"
 #include "ratios.h"
 #include "server_impl.h"
@@ -56,15 +57,30 @@ static json_t *report_waits(void)
 static void report_endpoint(void *arg, const char *name, const struct endpoint_counters *c)
 {
 	json_array_append_new(arg,
-			      json_pack("{s:s, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I}", "endpoint",
-					name, "requests", (json_int_t)c->requests, "errors",
-					(json_int_t)c->errors, "connections",
+			      json_pack("{s:s, s:I, s:I, s:I, s:I, s:f, s:f, s:f, s:I, s:I, s:I}",
+					"endpoint", name, "requests", (json_int_t)c->requests,
+					"errors", (json_int_t)c->errors, "in_flight",
+					(json_int_t)c->in_flight, "connections",
 					(json_int_t)c->connections, "latency",
 					c->answers ? c->latency_seconds / (double)c->answers : 0.0,
 					"tcp_rtt", c->rtts ? c->rtt_seconds / (double)c->rtts : 0.0,
 					"tcp_rtt_last", c->last_rtt_seconds, "tcp_retransmits",
 					(json_int_t)c->retransmits, "tcp_out_of_order",
-					(json_int_t)c->out_of_order));
+					(json_int_t)c->out_of_order, "tcp_window",
+					(json_int_t)c->window));
+}
+
+static void report_mirror(void *arg, const char *name, const struct mirror_counters *c,
+			  const char *why)
+{
+	json_array_append_new(arg,
+			      json_pack("{s:s, s:b, s:I, s:I, s:s?, s:I, s:I, s:I, s:I, s:f, s:f}",
+					"mirror", name, "resting", (int)c->resting, "joined",
+					(json_int_t)c->joined, "refused", (json_int_t)c->refused,
+					"why", why, "requests", (json_int_t)c->requests, "bytes",
+					(json_int_t)c->bytes, "errors", (json_int_t)c->errors,
+					"in_flight", (json_int_t)c->in_flight, "latency",
+					c->latency_seconds, "tcp_rtt", c->rtt_seconds));
 }
 
 static void report_origin(void *arg, struct origin *origin)
@@ -72,14 +88,16 @@ static void report_origin(void *arg, struct origin *origin)
 	struct origin_credentials credentials;
 	struct origin_counters c;
 	json_t *list = arg, *classes = json_array(), *endpoints = json_array();
+	json_t *mirrors = json_array();
 
 	origin_credentials(origin, &credentials);
 	origin_counters(origin, &c);
 	origin_endpoints(origin, report_endpoint, endpoints);
+	mirror_each(origin, report_mirror, mirrors);
 	for (unsigned int i = 0; i < 6; i++)
 		json_array_append_new(classes, json_integer((json_int_t)c.status_class[i]));
 	json_array_append_new(list,
-			      json_pack("{s:s, s:s, s:o, s:I, s:I, s:I, s:f, s:f, s:o, s:o}",
+			      json_pack("{s:s, s:s, s:o, s:I, s:I, s:I, s:f, s:f, s:o, s:o, s:o}",
 					"origin", origin_identity(origin), "credentials",
 					credentials.source, "credentials_expire",
 					credentials.expires ? json_integer(credentials.expires) :
@@ -88,7 +106,8 @@ static void report_origin(void *arg, struct origin *origin)
 					(json_int_t)c.bytes, "errors", (json_int_t)c.errors,
 					"seconds", c.seconds, "latency",
 					c.requests ? c.seconds / (double)c.requests : 0.0,
-					"status_class", classes, "endpoints", endpoints));
+					"status_class", classes, "endpoints", endpoints, "mirrors",
+					mirrors));
 }
 
 static void report_dir(void *arg, const struct store_dir_info *info)

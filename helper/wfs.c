@@ -100,6 +100,25 @@ static int options_mount(struct options *options, const char *text)
 	return 0;
 }
 
+/* URLs, repeatable; the daemon takes those of a line. */
+static int options_mirror(struct options *options, const char *text)
+{
+	const char *before = options->mount_options ? options->mount_options : "";
+	const char *last = strrchr(before, '\n');
+	bool more = !strncmp(last ? last + 1 : before, "mirror=", 7);
+	char *joined;
+
+	if (asprintf(&joined, "%s%s%s%s", before,
+		     more    ? "," :
+		     *before ? "\n" :
+			       "",
+		     more ? "" : "mirror=", text) < 0)
+		return -ENOMEM;
+	free(options->mount_options);
+	options->mount_options = joined;
+	return 0;
+}
+
 /* "HEX" of --sha256, or "ALGORITHM:HEX". -1: as it should be, or an exit status. */
 static int options_digest(struct options *options, int opt, const char *text)
 {
@@ -135,6 +154,7 @@ int options_parse(const struct command *command, int argc, char **argv, const ch
 		{ "wait", no_argument, NULL, 'w' },
 		{ "sha256", required_argument, NULL, 'S' },
 		{ "digest", required_argument, NULL, 'D' },
+		{ "mirror", required_argument, NULL, 'M' },
 		{ NULL, 0, NULL, 0 },
 	};
 	int opt;
@@ -171,6 +191,10 @@ int options_parse(const struct command *command, int argc, char **argv, const ch
 			break;
 		case 'w':
 			ret->wait = true;
+			break;
+		case 'M':
+			if (options_mirror(ret, optarg))
+				return failed("out of memory");
 			break;
 		case 'S':
 		case 'D':
