@@ -24,6 +24,7 @@ Control, by anybody:
     DELETE /_/file/PATH
     POST   /_/fault          {"path": "/x" or "/dir/*", "method": "GET" or absent,
                               "kind": KIND, "times": N or absent: for ever, "skip": N,
+                              "every": N: each Nth only,
                               "from": only ranges that begin at or after it, ...}
     DELETE /_/fault          all faults gone, stalled answers end
     GET    /_/log            [{"method", "path", "query", "range", "headers", "status", "sent"}]
@@ -213,6 +214,10 @@ class State:
                     continue
                 if fault.get("times", 1) <= 0:
                     continue
+                if "every" in fault:
+                    fault["seen"] = fault.get("seen", 0) + 1
+                    if fault["seen"] % fault["every"]:
+                        continue
                 if "times" in fault:
                     fault["times"] -= 1
                 return fault
