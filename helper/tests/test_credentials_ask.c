@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "ask.h"
+#include "query.h"
 #include "clock.h"
 #include "credentials.h"
 #include "faulty.h"
@@ -87,7 +87,7 @@ static bool start(struct credentials *c, const struct credential_keys *refused, 
 static void wait_for(struct want *want)
 {
 	for (int i = 0; i < 6000 && !want->done; i++)
-		ask_turn(loop, 5);
+		query_turn(loop, 5);
 	assert_true(want->done);
 }
 
@@ -560,7 +560,7 @@ static void cancelled(void **state)
 	assert_false(start(c, NULL, &wants[0]));
 	credentials_cancel(wants[0].wait);
 	credentials_free(c);
-	ask_turn(loop, 10);
+	query_turn(loop, 10);
 	assert_false(wants[0].done);
 }
 
@@ -596,7 +596,7 @@ static void *run_thread(void *arg)
 		credential_keys_clear(&want.keys);
 	}
 	/* What was posted last. */
-	ask_turn(thread->loop, 20);
+	query_turn(thread->loop, 20);
 	return NULL;
 }
 

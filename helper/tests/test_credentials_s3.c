@@ -11,13 +11,13 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "ask.h"
+#include "query.h"
 #include "faulty.h"
 #include "log.h"
 
 static struct faulty server, other;
 static struct loop *loop;
-static struct ask ask;
+static struct query ask;
 static char dst[64], token_file[] = "/tmp/wfs-test-XXXXXX";
 
 /* The clock of pauses, moved by the tests. */
@@ -43,14 +43,14 @@ static struct origin *open_bucket(void)
 
 static struct origin_attr attr_of(struct origin *origin, const char *path)
 {
-	ask_stat(loop, origin, path, &ask);
+	query_stat(loop, origin, path, &ask);
 	assert_string_equal(ask.message, "");
 	return ask.attr;
 }
 
 static void reads(struct origin *origin, const struct origin_attr *attr)
 {
-	ask_read(loop, origin, "x", attr, 0, attr->size, dst, &ask);
+	query_read(loop, origin, "x", attr, 0, attr->size, dst, &ask);
 	assert_string_equal(ask.message, "");
 	assert_memory_equal(dst, "hello", 5);
 }
@@ -152,7 +152,7 @@ static void cannot_be_renewed(void **state)
 	(void)state;
 	faulty_issuer(&server, "{\"revoke\":true,\"token\":\"newer-wfssecret\"}");
 	faulty_clear(&server);
-	ask_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
+	query_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_false(ask.transient);
 	assert_non_null(strstr(ask.message, token_file));
@@ -162,14 +162,14 @@ static void cannot_be_renewed(void **state)
 	/* No keys at all, from the start. */
 	origin_unref(origin);
 	origin = open_bucket();
-	ask_stat(loop, origin, "", &ask);
+	query_stat(loop, origin, "", &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_non_null(strstr(ask.message, token_file));
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_int_equal(ask.error, -EACCES);
 	/* What may pass is said to be so. */
 	faulty_fault(&server, "{\"path\":\"/sts\",\"kind\":\"status\",\"code\":503}");
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_true(ask.transient);
 	origin_unref(origin);
@@ -185,7 +185,7 @@ static void renewed_later(void **state)
 	faulty_issuer(&server, "{\"revoke\":true}");
 	faulty_fault(&server, "{\"path\":\"/sts\",\"kind\":\"status\",\"code\":503,\"times\":2}");
 	for (int i = 0; i < 2; i++) {
-		ask_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
+		query_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
 		assert_int_equal(ask.error, -EIO);
 		assert_true(ask.transient);
 	}
@@ -203,7 +203,7 @@ static void refused_again(void **state)
 	faulty_clear(&server);
 	faulty_fault(&server, "{\"path\":\"/b/x\",\"kind\":\"status\",\"code\":403,"
 			      "\"body\":\"<Error><Code>ExpiredToken</Code></Error>\"}");
-	ask_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
+	query_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_false(ask.transient);
 	assert_non_null(strstr(ask.message, "ExpiredToken"));
@@ -214,7 +214,7 @@ static void refused_again(void **state)
 	faulty_clear(&server);
 	faulty_fault(&server, "{\"path\":\"/b/x\",\"kind\":\"status\",\"code\":403,"
 			      "\"body\":\"<Error><Code>AccessDenied</Code></Error>\"}");
-	ask_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
+	query_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_int_equal(faulty_count(&server, "GET", "/b/x"), 1);
 	assert_int_equal(asked(), 0);
@@ -228,7 +228,7 @@ static void unsigned_requests(void **state)
 	(void)state;
 	unsetenv("AWS_WEB_IDENTITY_TOKEN_FILE");
 	origin = open_bucket();
-	ask_stat(loop, origin, "", &ask);
+	query_stat(loop, origin, "", &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_false(ask.transient);
 	assert_non_null(strstr(ask.message, "without credentials"));
@@ -251,7 +251,7 @@ static void redirected(void **state)
 		 "{\"path\":\"/b/x\",\"kind\":\"redirect\",\"code\":307,\"to\":\"%s/b/x\"}",
 		 other.url);
 	faulty_fault(&server, fault);
-	ask_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
+	query_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
 	assert_int_equal(ask.error, -EIO);
 	log = faulty_log(&other);
 	assert_int_equal(json_array_size(log), 0);
@@ -275,7 +275,7 @@ static void cancelled(void **state)
 	(void)state;
 	faulty_fault(&server, "{\"path\":\"/sts\",\"kind\":\"delay\",\"seconds\":0.2}");
 	assert_int_equal(origin_stat(origin, loop, "x", not_done, NULL, &call), 0);
-	ask_turn(loop, 50);
+	query_turn(loop, 50);
 	origin_cancel(call);
 	attr_of(origin, "x");
 	origin_unref(origin);

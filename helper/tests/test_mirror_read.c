@@ -11,7 +11,7 @@
 #include <time.h>
 #include <cmocka.h>
 
-#include "ask.h"
+#include "query.h"
 #include "cleanup.h"
 #include "counters.h"
 #include "faulty.h"
@@ -29,7 +29,7 @@ static struct faulty servers[PLACES];
 static struct origin *origin;
 static struct mirrors *mirrors;
 static struct origin_attr attr;
-static struct ask ask;
+static struct query ask;
 static char body[SIZE + 1], other[SIZE], dst[SIZE];
 static uint64_t clock_ns, before[COUNTER_MAX];
 
@@ -99,7 +99,7 @@ static void make(const char *const *urls, unsigned int count, bool trust)
 	mirrors = container_of(origin, struct mirrors, base);
 	mirrors->now = clock_now;
 	clock_ns = 1000 * SECOND;
-	ask_stat(loop, origin, "f", &ask);
+	query_stat(loop, origin, "f", &ask);
 	assert_int_equal(ask.error, 0);
 	attr = ask.attr;
 }
@@ -126,7 +126,7 @@ static int teardown(void **state)
 		origin_unref(origin);
 	}
 	/* Nothing is left under way. */
-	ask_turn(loop, 0);
+	query_turn(loop, 0);
 	return 0;
 }
 
@@ -135,7 +135,7 @@ static int teardown(void **state)
 static void read_at(uint64_t offset, uint64_t len)
 {
 	memset(dst + offset, 0, len);
-	ask_read(loop, origin, "f", &attr, offset, len, dst + offset, &ask);
+	query_read(loop, origin, "f", &attr, offset, len, dst + offset, &ask);
 	if (ask.error)
 		fail_msg("%s", ask.message);
 	assert_int_equal(ask.bytes, len);
@@ -166,7 +166,7 @@ static void settle(void)
 
 	while (mirrors->checks) {
 		assert_true(rounds++ < 3000);
-		ask_turn(loop, 10);
+		query_turn(loop, 10);
 	}
 }
 
@@ -370,7 +370,7 @@ static void test_first_changed(void **state)
 	join();
 	rank();
 	put(0, "", other, SIZE);
-	ask_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
+	query_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	assert_false(ask.transient);
 	put(0, "", body, SIZE);
@@ -667,7 +667,7 @@ static void test_dead_first(void **state)
 	assert_int_equal(rose(mirror_failovers), 1);
 	/* A version that nobody was asked about yet: soon. */
 	attr.flags = 1u << 30;
-	ask_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
+	query_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_true(ask.transient);
 	settle();
@@ -727,7 +727,7 @@ static void test_all_fail(void **state)
 		fault(i,
 		      i ? SLOW("\"status\", \"code\": 403") :
 			  SLOW("\"status\", \"code\": 503, \"headers\": {\"Retry-After\": \"7\"}"));
-	ask_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
+	query_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_true(ask.transient);
 	assert_int_equal(ask.retry_after_ms, 7000);
@@ -747,7 +747,7 @@ static void test_mirror_fails(void **state)
 	mirrors->of[0].rank.down = true;
 	mirrors->of[0].rank.rest_ns = UINT64_MAX;
 	fault(1, SLOW("\"status\", \"code\": 403"));
-	ask_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
+	query_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_true(ask.transient);
 	assert_int_equal(state_of(1), MIRROR_REFUSED);
@@ -804,7 +804,7 @@ static void test_cancel(void **state)
 	assert_int_equal(origin_read(origin, loop, &get, &c.call), 0);
 	while (!rose(hedges_sent)) {
 		assert_true(rounds++ < 3000);
-		ask_turn(loop, 5);
+		query_turn(loop, 5);
 	}
 	origin_cancel(c.call);
 	for (unsigned int i = 0; i < 2; i++)
@@ -820,7 +820,7 @@ static void test_cancel(void **state)
 		assert_int_equal(origin_read(origin, loop, &get, &c.call), 0);
 		for (rounds = 0; !c.reported; rounds++) {
 			assert_true(rounds < 3000);
-			ask_turn(loop, 5);
+			query_turn(loop, 5);
 		}
 	}
 	/* What is asked beside the reads ends with the loop. */
@@ -869,7 +869,7 @@ static double spread_of(enum spread_how how, const char *name, double base)
 				.first_ns = j == i % PLACES ? 1 : MS,
 			};
 		start = loop_now_ns();
-		ask_read(loop, from, "f", &attr, offset, SPREAD_LEN, dst, &ask);
+		query_read(loop, from, "f", &attr, offset, SPREAD_LEN, dst, &ask);
 		ms[i] = (double)(loop_now_ns() - start) * 1e-6;
 		assert_int_equal(ask.error, 0);
 		assert_memory_equal(dst, body + offset, SPREAD_LEN);

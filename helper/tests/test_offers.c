@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "ask.h"
+#include "query.h"
 #include "faulty.h"
 
 #define KEYS   "{\"bucket\":\"b\",\"key\":\"AK\",\"secret\":\"SKwfssecret\"}"
@@ -22,7 +22,7 @@
 
 static struct faulty server;
 static struct loop *loop;
-static struct ask ask;
+static struct query ask;
 static char dir[] = "/tmp/wfs-test-XXXXXX";
 
 static int set_up(void **state)
@@ -88,7 +88,7 @@ static void write_file(const char *name, const char *text)
 
 static struct origin_attr attr_of(struct origin *origin, const char *path)
 {
-	ask_stat(loop, origin, path, &ask);
+	query_stat(loop, origin, path, &ask);
 	assert_string_equal(ask.message, "");
 	return ask.attr;
 }
@@ -98,7 +98,7 @@ static void ask_for(struct origin *origin, const char *path)
 {
 	struct origin_attr attr = attr_of(origin, path);
 
-	ask_offers(loop, origin, path, &attr, &ask);
+	query_offers(loop, origin, path, &attr, &ask);
 	assert_string_equal(ask.message, "");
 }
 
@@ -168,26 +168,26 @@ static void parts(void **state)
 	assert_int_equal(ask.offers.count, 1);
 	assert_int_equal(ask.offers.of[0].parts, 3);
 	attr = attr_of(origin, "one");
-	ask_part(loop, origin, "one", &attr, 2, &ask);
+	query_part(loop, origin, "one", &attr, 2, &ask);
 	assert_string_equal(ask.message, "");
 	assert_int_equal(ask.part.offset, 2);
 	assert_int_equal(ask.part.len, 2);
 	assert_int_equal(ask.part.count, 3);
-	ask_part(loop, origin, "one", &attr, 3, &ask);
+	query_part(loop, origin, "one", &attr, 3, &ask);
 	assert_int_equal(ask.part.len, 1);
-	ask_part(loop, origin, "one", &attr, 4, &ask);
+	query_part(loop, origin, "one", &attr, 4, &ask);
 	assert_int_equal(ask.error, -EIO);
 	/* Of the version that is asked for. */
 	put("/b/dir/one?checksum=sha256&parts=2,2,1", "jello");
-	ask_part(loop, origin, "one", &attr, 1, &ask);
+	query_part(loop, origin, "one", &attr, 1, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	attr = (struct origin_attr){ .mode = S_IFREG, .size = 5, .version = "id:one" };
-	ask_part(loop, origin, "id", &attr, 2, &ask);
+	query_part(loop, origin, "id", &attr, 2, &ask);
 	assert_string_equal(ask.message, "");
 	assert_int_equal(ask.part.offset, 4);
 	/* A server that does not know what a part is, and one that has none. */
 	attr = attr_of(origin, "whole");
-	ask_part(loop, origin, "whole", &attr, 1, &ask);
+	query_part(loop, origin, "whole", &attr, 1, &ask);
 	assert_int_equal(ask.error, -EOPNOTSUPP);
 	assert_non_null(strstr(ask.message, "where its parts are"));
 	origin_unref(origin);
@@ -219,7 +219,7 @@ static void refused(void **state)
 	faulty_clear(&server);
 	faulty_fault(&server, "{\"path\":\"/b/secret.sha256\",\"kind\":\"status\",\"code\":500}");
 	attr = attr_of(origin, "secret");
-	ask_offers(loop, origin, "secret", &attr, &ask);
+	query_offers(loop, origin, "secret", &attr, &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_true(ask.transient);
 	origin_unref(origin);
@@ -235,15 +235,15 @@ static void versions(void **state)
 	put("/b/v?checksum=sha256&version=one", "hello");
 	old = attr_of(origin, "v");
 	put("/b/v?checksum=sha256&version=two&keep=1", "other");
-	ask_offers(loop, origin, "v", &old, &ask);
+	query_offers(loop, origin, "v", &old, &ask);
 	offered("S");
 	put("/b/e?checksum=sha256", "hello");
 	old = attr_of(origin, "e");
 	put("/b/e?checksum=sha256", "other");
-	ask_offers(loop, origin, "e", &old, &ask);
+	query_offers(loop, origin, "e", &old, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	faulty_delete(&server, "/b/e");
-	ask_offers(loop, origin, "e", &old, &ask);
+	query_offers(loop, origin, "e", &old, &ask);
 	assert_int_equal(ask.error, -ENOENT);
 	origin_unref(origin);
 }
@@ -286,7 +286,7 @@ static void http(void **state)
 	faulty_clear(&server);
 	old = attr_of(origin, "x");
 	put("/h/x", "other");
-	ask_offers(loop, origin, "x", &old, &ask);
+	query_offers(loop, origin, "x", &old, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	origin_unref(origin);
 
@@ -317,7 +317,7 @@ static void file(void **state)
 	offered(".");
 	old = attr_of(origin, "x");
 	write_file("x", "others");
-	ask_offers(loop, origin, "x", &old, &ask);
+	query_offers(loop, origin, "x", &old, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	/* Nothing but a file, and none that a link leads to. */
 	write_file("y", "hello");

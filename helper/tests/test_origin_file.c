@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "ask.h"
+#include "query.h"
 
 #define SIZE 1300000
 
@@ -22,7 +22,7 @@ static struct loop *loop;
 static struct origin *origin;
 static char dir[] = "/tmp/wfs-test-XXXXXX";
 static char body[SIZE], dst[SIZE + 1];
-static struct ask ask;
+static struct query ask;
 
 static void put(const char *name, const void *bytes, size_t len)
 {
@@ -74,7 +74,7 @@ static int tear_down(void **state)
 
 static mode_t mode_of(const char *path)
 {
-	ask_stat(loop, origin, path, &ask);
+	query_stat(loop, origin, path, &ask);
 	assert_string_equal(ask.message, "");
 	return ask.attr.mode;
 }
@@ -90,11 +90,11 @@ static void kinds(void **state)
 	assert_int_equal(mode_of("sub"), S_IFDIR);
 	assert_string_equal(ask.attr.version, "");
 	assert_int_equal(mode_of("link"), S_IFLNK);
-	ask_readlink(loop, origin, "link", &ask);
+	query_readlink(loop, origin, "link", &ask);
 	assert_string_equal(ask.target, "x");
-	ask_readlink(loop, origin, "x", &ask);
+	query_readlink(loop, origin, "x", &ask);
 	assert_int_equal(ask.error, -EINVAL);
-	ask_stat(loop, origin, "fifo", &ask);
+	query_stat(loop, origin, "fifo", &ask);
 	assert_int_equal(ask.error, -ENOENT);
 }
 
@@ -105,13 +105,13 @@ static void confined(void **state)
 
 	(void)state;
 	assert_int_equal(origin_stat(origin, loop, "../etc", NULL, NULL, &call), -EINVAL);
-	ask_stat(loop, origin, "out/passwd", &ask);
+	query_stat(loop, origin, "out/passwd", &ask);
 	assert_int_equal(ask.error, -ENOENT);
-	ask_stat(loop, origin, "sublink/y", &ask);
+	query_stat(loop, origin, "sublink/y", &ask);
 	assert_int_equal(ask.error, -ENOENT);
-	ask_list(loop, origin, "out", NULL, &ask);
+	query_list(loop, origin, "out", NULL, &ask);
 	assert_int_equal(ask.error, -ENOENT);
-	ask_stat(loop, origin, "x/y", &ask);
+	query_stat(loop, origin, "x/y", &ask);
 	assert_int_equal(ask.error, -ENOENT);
 }
 
@@ -121,15 +121,15 @@ static void lists(void **state)
 	size_t count = 0, requests = 0;
 
 	(void)state;
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_int_equal(ask.count, 6);
 	assert_int_equal(ask.skipped, 1);
 	assert_non_null(strstr(ask.names, "sub/ "));
 	assert_non_null(strstr(ask.names, "link "));
 	assert_string_equal(ask.token, "");
-	ask_list(loop, origin, "sub", NULL, &ask);
+	query_list(loop, origin, "sub", NULL, &ask);
 	assert_string_equal(ask.names, "y ");
-	ask_list(loop, origin, "x", NULL, &ask);
+	query_list(loop, origin, "x", NULL, &ask);
 	assert_int_equal(ask.error, -ENOENT);
 
 	assert_int_equal(mkdir("many", 0755), 0);
@@ -138,7 +138,7 @@ static void lists(void **state)
 		put(name, "", 0);
 	}
 	do {
-		ask_list(loop, origin, "many", requests ? token : NULL, &ask);
+		query_list(loop, origin, "many", requests ? token : NULL, &ask);
 		assert_string_equal(ask.message, "");
 		memcpy(token, ask.token, sizeof(token));
 		count += ask.count;
@@ -160,7 +160,7 @@ static void reads(void **state)
 	attr = ask.attr;
 	for (size_t i = 0; i < sizeof(ranges) / sizeof(ranges[0]); i++) {
 		memset(dst, 0xaa, sizeof(dst));
-		ask_read(loop, origin, "x", &attr, ranges[i][0], ranges[i][1], dst, &ask);
+		query_read(loop, origin, "x", &attr, ranges[i][0], ranges[i][1], dst, &ask);
 		assert_string_equal(ask.message, "");
 		assert_int_equal(ask.bytes, ranges[i][1]);
 		assert_memory_equal(dst, body + ranges[i][0], (size_t)ranges[i][1]);
@@ -178,12 +178,12 @@ static void overwritten(void **state)
 	mode_of("v");
 	/* Just written: it might be written again within the same tick of the clock. */
 	assert_int_equal(ask.attr.flags, ORIGIN_WEAK);
-	ask_turn(loop, 60);
+	query_turn(loop, 60);
 	mode_of("v");
 	assert_int_equal(ask.attr.flags, 0);
 	attr = ask.attr;
 	put("v", "two", 3);
-	ask_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
+	query_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	assert_int_equal(ask.bytes, 0);
 	/* Another file under the same name. */
@@ -191,15 +191,15 @@ static void overwritten(void **state)
 	attr = ask.attr;
 	put("w", "two", 3);
 	assert_int_equal(rename("w", "v"), 0);
-	ask_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
+	query_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	unlink("v");
-	ask_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
+	query_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	put("v", "", 0);
 	unlink("v");
 	assert_int_equal(mkfifo("v", 0644), 0);
-	ask_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
+	query_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 }
 
@@ -247,18 +247,18 @@ static void cancelled(void **state)
 	origin_cancel(call);
 	/* What the ring does afterwards does not reach dst. */
 	memset(dst, 0xbb, sizeof(dst));
-	ask_turn(loop, 20);
+	query_turn(loop, 20);
 	for (size_t i = 0; i < sizeof(dst); i++)
 		assert_int_equal((unsigned char)dst[i], 0xbb);
 	get.progress = cancel_in_progress;
 	assert_int_equal(origin_read(origin, loop, &get, &to_cancel), 0);
 	while (to_cancel)
-		ask_turn(loop, 10);
-	ask_turn(loop, 10);
+		query_turn(loop, 10);
+	query_turn(loop, 10);
 	attr.version[0] = 'x';
 	assert_int_equal(origin_read(origin, loop, &get, &call), 0);
 	origin_cancel(call);
-	ask_turn(loop, 10);
+	query_turn(loop, 10);
 }
 
 static void sources(void **state)
@@ -275,10 +275,10 @@ static void sources(void **state)
 	/* One file. */
 	snprintf(source, sizeof(source), "file://%s/x", dir);
 	assert_int_equal(origin_create(source, NULL, &other, msg, sizeof(msg)), 0);
-	ask_stat(loop, other, "", &ask);
+	query_stat(loop, other, "", &ask);
 	assert_int_equal(ask.attr.mode, S_IFREG);
 	attr = ask.attr;
-	ask_read(loop, other, "", &attr, 0, 100, dst, &ask);
+	query_read(loop, other, "", &attr, 0, 100, dst, &ask);
 	assert_memory_equal(dst, body, 100);
 	origin_unref(other);
 }

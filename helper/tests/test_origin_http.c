@@ -32,10 +32,10 @@ static void stat_and_read(void **state)
 	web_whole(origin, "x", &attr, 65536, 65536);
 	assert_int_equal(faulty_count(&server, "HEAD", "/d/x"), 1);
 	assert_int_equal(faulty_count(&server, "GET", "/d/x"), 4);
-	ask_stat(loop, origin, "nope", &ask);
+	query_stat(loop, origin, "nope", &ask);
 	assert_int_equal(ask.error, -ENOENT);
 	assert_false(ask.transient);
-	ask_stat(loop, origin, "", &ask);
+	query_stat(loop, origin, "", &ask);
 	assert_int_equal(ask.attr.mode, S_IFDIR);
 	origin_unref(origin);
 }
@@ -56,18 +56,18 @@ static void directory(void **state)
 
 	(void)state;
 	faulty_put(&server, "/d/sub/y", "y", 1);
-	ask_stat(loop, origin, "sub", &ask);
+	query_stat(loop, origin, "sub", &ask);
 	assert_int_equal(ask.error, 0);
 	assert_int_equal(ask.attr.mode, S_IFDIR);
-	ask_list(loop, origin, "sub", NULL, &ask);
+	query_list(loop, origin, "sub", NULL, &ask);
 	assert_string_equal(ask.names, "y ");
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_non_null(strstr(ask.names, "sub/ x "));
-	ask_list(loop, origin, "nope", NULL, &ask);
+	query_list(loop, origin, "nope", NULL, &ask);
 	assert_int_equal(ask.error, -ENOENT);
 	faulty_fault(&server,
 		     "{\"path\":\"/d/\",\"kind\":\"status\",\"code\":200,\"body\":\"<html>\"}");
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_false(ask.transient);
 	origin_unref(origin);
@@ -94,17 +94,17 @@ static void odd_names(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		faulty_put(&server, names[i][1], body + i, i + 1);
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_string_equal(ask.message, "");
 	assert_int_equal(ask.count, sizeof(names) / sizeof(names[0]));
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		struct ask list = ask;
+		struct query list = ask;
 		struct origin_attr attr;
 
 		assert_non_null(strstr(list.names, names[i][0]));
 		attr = web_attr(origin, names[i][0]);
 		assert_int_equal(attr.size, i + 1);
-		ask_read(loop, origin, names[i][0], &attr, 0, i + 1, dst, &ask);
+		query_read(loop, origin, names[i][0], &attr, 0, i + 1, dst, &ask);
 		assert_string_equal(ask.message, "");
 		assert_memory_equal(dst, body + i, i + 1);
 		ask = list;
@@ -125,7 +125,7 @@ static void whole_for_a_range(void **state)
 	web_whole(origin, "x", &attr, 0, WEB_SIZE);
 	faulty_put(&server, "/d/large?size=300000000&seed=1", NULL, 0);
 	attr = web_attr(origin, "large");
-	ask_read(loop, origin, "large", &attr, 200000000, 1000, dst, &ask);
+	query_read(loop, origin, "large", &attr, 200000000, 1000, dst, &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_false(ask.transient);
 	assert_int_equal(ask.bytes, 0);
@@ -241,17 +241,17 @@ static void names_when_unwell(void **state)
 	(void)state;
 	faulty_fault(&server, "{\"path\":\"/d/*\",\"kind\":\"status\",\"code\":503,"
 			      "\"headers\":{\"Retry-After\":\"7\"}}");
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_true(ask.transient);
 	assert_int_equal(ask.retry_after_ms, 7000);
 	assert_int_equal(ask.status, 503);
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_true(ask.transient);
 	faulty_clear(&server);
 	faulty_fault(&server, "{\"path\":\"/d/*\",\"kind\":\"status\",\"code\":429}");
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	assert_true(ask.transient);
 	origin_unref(origin);
 }
@@ -263,7 +263,7 @@ static void nobody_there(void **state)
 
 	(void)state;
 	assert_int_equal(origin_create("http://127.0.0.1:1/", NULL, &origin, msg, sizeof(msg)), 0);
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_true(ask.transient);
 	assert_int_equal(ask.status, 0);
@@ -396,20 +396,20 @@ static void cancelled(void **state)
 	/* At once, before anything was sent. */
 	assert_int_equal(origin_read(origin, loop, &get, &call), 0);
 	origin_cancel(call);
-	ask_turn(loop, 20);
+	query_turn(loop, 20);
 	/* While it waits for the answer. */
 	faulty_fault(&server, GET("\"kind\":\"stall\",\"after\":0"));
 	assert_int_equal(origin_read(origin, loop, &get, &call), 0);
-	ask_turn(loop, 100);
+	query_turn(loop, 100);
 	origin_cancel(call);
-	ask_turn(loop, 20);
+	query_turn(loop, 20);
 	faulty_clear(&server);
 	/* From inside its own progress(). */
 	get.progress = cancel_in_progress;
 	assert_int_equal(origin_read(origin, loop, &get, &to_cancel), 0);
 	while (to_cancel)
-		ask_turn(loop, 10);
-	ask_turn(loop, 20);
+		query_turn(loop, 10);
+	query_turn(loop, 20);
 	web_whole(origin, "x", &attr, 0, WEB_SIZE);
 	origin_unref(origin);
 }
@@ -455,7 +455,7 @@ static void counted(void **state)
 
 	(void)state;
 	web_whole(origin, "x", &attr, 0, 1000);
-	ask_stat(loop, origin, "nope", &ask);
+	query_stat(loop, origin, "nope", &ask);
 	origin_counters(origin, &counters);
 	assert_int_equal(counters.requests, 3);
 	assert_int_equal(counters.bytes, 1000);

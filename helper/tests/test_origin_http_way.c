@@ -62,7 +62,7 @@ static void redirects(void **state)
 
 	/* Nor into a sentence. */
 	faulty_fault(&other, "{\"path\":\"/else\",\"kind\":\"status\",\"code\":403}");
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_null(strstr(ask.message, "secret"));
 
@@ -86,7 +86,7 @@ static void redirects(void **state)
 	assert_string_equal(header_of(log, 1, "x-key"), "key-wfssecret");
 	json_decref(log);
 	faulty_fault(&server, "{\"path\":\"/d/y\",\"kind\":\"redirect\",\"to\":\"/d/x\"}");
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_false(ask.transient);
 
@@ -105,7 +105,7 @@ static void redirects(void **state)
 
 static void on_stat(void *arg, const struct origin_result *result, const struct origin_attr *attr)
 {
-	struct ask *got = arg;
+	struct query *got = arg;
 
 	got->error = result->error;
 	got->status = result->status;
@@ -166,7 +166,7 @@ static void bearer_renewed(void **state)
 					 .bearer_file = "/proc/sys/kernel/random/uuid" });
 	faulty_clear(&server);
 	faulty_fault(&server, "{\"path\":\"/d/x\",\"kind\":\"status\",\"code\":401}");
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_int_equal(faulty_count(&server, "HEAD", "/d/x"), 2);
 	unlink(token_file);
@@ -186,7 +186,7 @@ static void tls(void **state)
 	snprintf(source, sizeof(source), "%s/d/", secure.url);
 	/* Not trusted: said at once, not retried. */
 	assert_int_equal(origin_create(source, NULL, &origin, msg, sizeof(msg)), 0);
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_false(ask.transient);
 	assert_non_null(strstr(ask.message, "ca="));
@@ -201,7 +201,7 @@ static void tls(void **state)
 	snprintf(fault, sizeof(fault),
 		 "{\"path\":\"/d/x\",\"kind\":\"redirect\",\"to\":\"%s/d/x\"}", server.url);
 	faulty_fault(&secure, fault);
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_int_equal(faulty_count(&server, "HEAD", "/d/x"), 0);
 	origin_unref(origin);
@@ -218,7 +218,7 @@ static void proxy(void **state)
 	assert_int_equal(origin_create("http://origin.invalid/d/", &settings, &origin, msg,
 				       sizeof(msg)),
 			 0);
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	assert_int_equal(faulty_count(&server, "HEAD", "http://origin.invalid/d/x"), 1);
 	origin_unref(origin);
 }

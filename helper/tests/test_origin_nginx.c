@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "ask.h"
+#include "query.h"
 
 #define SIZE 3000000
 
@@ -27,7 +27,7 @@ static struct loop *loop;
 static struct origin *origin;
 static char dir[] = "/tmp/wfs-test-XXXXXX";
 static char body[SIZE], dst[SIZE];
-static struct ask ask;
+static struct query ask;
 static pid_t nginx;
 static unsigned int tls_port;
 
@@ -117,10 +117,10 @@ static int set_up(void **state)
 	snprintf(source, sizeof(source), "http://127.0.0.1:%u/", port);
 	assert_int_equal(origin_create(source, NULL, &origin, msg, sizeof(msg)), 0);
 	for (int i = 0; i < 500; i++) {
-		ask_stat(loop, origin, "x", &ask);
+		query_stat(loop, origin, "x", &ask);
 		if (!ask.error)
 			return 0;
-		ask_turn(loop, 20);
+		query_turn(loop, 20);
 	}
 	fail_msg("nginx does not answer: %s", ask.message);
 	return 1;
@@ -146,7 +146,7 @@ static int tear_down(void **state)
 
 static struct origin_attr attr_of(const char *path)
 {
-	ask_stat(loop, origin, path, &ask);
+	query_stat(loop, origin, path, &ask);
 	assert_string_equal(ask.message, "");
 	return ask.attr;
 }
@@ -158,19 +158,19 @@ static void names(void **state)
 	assert_int_equal(attr_of("sub").mode, S_IFDIR);
 	assert_int_equal(attr_of("empty").size, 0);
 	assert_int_equal(attr_of("x").size, SIZE);
-	ask_stat(loop, origin, "nope", &ask);
+	query_stat(loop, origin, "nope", &ask);
 	assert_int_equal(ask.error, -ENOENT);
-	ask_stat(loop, origin, "x/y", &ask);
+	query_stat(loop, origin, "x/y", &ask);
 	assert_int_equal(ask.error, -ENOENT);
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_string_equal(ask.message, "");
 	assert_int_equal(ask.count, 6);
 	assert_non_null(strstr(ask.names, "sub/ "));
 	assert_non_null(strstr(ask.names, "odd #?%25+&\xc3\xa9\n\xff\"\\ "));
-	ask_list(loop, origin, "sub", NULL, &ask);
+	query_list(loop, origin, "sub", NULL, &ask);
 	assert_int_equal(ask.error, 0);
 	assert_int_equal(ask.count, 0);
-	ask_list(loop, origin, "plain", NULL, &ask);
+	query_list(loop, origin, "plain", NULL, &ask);
 	assert_int_equal(ask.error, -EACCES);
 }
 
@@ -180,13 +180,13 @@ static void reads(void **state)
 
 	(void)state;
 	assert_int_equal(attr.flags, 0);
-	ask_read(loop, origin, "x", &attr, 0, SIZE, dst, &ask);
+	query_read(loop, origin, "x", &attr, 0, SIZE, dst, &ask);
 	assert_string_equal(ask.message, "");
 	assert_memory_equal(dst, body, SIZE);
-	ask_read(loop, origin, "x", &attr, SIZE - 7, 7, dst, &ask);
+	query_read(loop, origin, "x", &attr, SIZE - 7, 7, dst, &ask);
 	assert_memory_equal(dst, body + SIZE - 7, 7);
 	attr = attr_of("odd #?%25+&\xc3\xa9\n\xff\"\\");
-	ask_read(loop, origin, "odd #?%25+&\xc3\xa9\n\xff\"\\", &attr, 0, 3, dst, &ask);
+	query_read(loop, origin, "odd #?%25+&\xc3\xa9\n\xff\"\\", &attr, 0, 3, dst, &ask);
 	assert_memory_equal(dst, "odd", 3);
 }
 
@@ -199,14 +199,14 @@ static void freshness(void **state)
 	assert_int_equal(attr.flags, ORIGIN_WEAK);
 	attr = attr_of("x");
 	put("www/x", body, SIZE, 1800);
-	ask_read(loop, origin, "x", &attr, 0, 100, dst, &ask);
+	query_read(loop, origin, "x", &attr, 0, 100, dst, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	assert_int_equal(ask.status, 412);
 	put("www/x", body, SIZE - 1, 3600);
-	ask_read(loop, origin, "x", &attr, 0, 100, dst, &ask);
+	query_read(loop, origin, "x", &attr, 0, 100, dst, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	assert_int_equal(unlink("www/x"), 0);
-	ask_read(loop, origin, "x", &attr, 0, 100, dst, &ask);
+	query_read(loop, origin, "x", &attr, 0, 100, dst, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	put("www/x", body, SIZE, 3600);
 }
@@ -223,7 +223,7 @@ static void tls(void **state)
 	(void)state;
 	snprintf(source, sizeof(source), "https://127.0.0.1:%u/", tls_port);
 	assert_int_equal(origin_create(source, &settings, &secure, msg, sizeof(msg)), 0);
-	ask_stat(loop, secure, "x", &ask);
+	query_stat(loop, secure, "x", &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_false(ask.transient);
 	assert_non_null(strstr(ask.message, "ca="));
@@ -231,14 +231,14 @@ static void tls(void **state)
 
 	settings.ca = "ca.pem";
 	assert_int_equal(origin_create(source, &settings, &secure, msg, sizeof(msg)), 0);
-	ask_stat(loop, secure, "x", &ask);
+	query_stat(loop, secure, "x", &ask);
 	assert_string_equal(ask.message, "");
 	attr = ask.attr;
-	ask_read(loop, secure, "x", &attr, 5, 1000, dst, &ask);
+	query_read(loop, secure, "x", &attr, 5, 1000, dst, &ask);
 	assert_string_equal(ask.message, "");
 	assert_memory_equal(dst, body + 5, 1000);
 	/* From https to http leads no redirect. */
-	ask_stat(loop, secure, "down/x", &ask);
+	query_stat(loop, secure, "down/x", &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_non_null(strstr(ask.message, "plain http"));
 	origin_unref(secure);
@@ -246,7 +246,7 @@ static void tls(void **state)
 	/* For a name that is not in the certificate it is no use. */
 	snprintf(source, sizeof(source), "https://localhost:%u/", tls_port);
 	assert_int_equal(origin_create(source, &settings, &secure, msg, sizeof(msg)), 0);
-	ask_stat(loop, secure, "x", &ask);
+	query_stat(loop, secure, "x", &ask);
 	assert_int_equal(ask.error, -EACCES);
 	origin_unref(secure);
 }

@@ -13,14 +13,14 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#include "ask.h"
+#include "query.h"
 #include "faulty.h"
 
 #define KEYS "{\"bucket\":\"b\",\"key\":\"AK\",\"secret\":\"SK+/wfssecret\""
 
 static struct faulty server;
 static struct loop *loop;
-static struct ask ask;
+static struct query ask;
 static char dst[4096];
 
 static struct origin *open_with(const char *source, struct origin_settings settings)
@@ -47,7 +47,7 @@ static void put(const char *path, const char *text)
 
 static mode_t mode_of(struct origin *origin, const char *path)
 {
-	ask_stat(loop, origin, path, &ask);
+	query_stat(loop, origin, path, &ask);
 	assert_string_equal(ask.message, "");
 	return ask.attr.mode;
 }
@@ -59,7 +59,7 @@ static void contains(struct origin *origin, const char *path, const char *text)
 	assert_int_equal(mode_of(origin, path), S_IFREG);
 	attr = ask.attr;
 	assert_int_equal(attr.size, strlen(text));
-	ask_read(loop, origin, path, &attr, 0, attr.size, dst, &ask);
+	query_read(loop, origin, path, &attr, 0, attr.size, dst, &ask);
 	assert_string_equal(ask.message, "");
 	assert_memory_equal(dst, text, strlen(text));
 }
@@ -108,12 +108,12 @@ static void signed_requests(void **state)
 	put("/b/odd%20%23%3F%25%2B%26=~%C3%A9%0A", "odd");
 	contains(origin, "x", "hello");
 	contains(origin, "odd #?%+&=~\xc3\xa9\n", "odd");
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_string_equal(ask.message, "");
 	assert_non_null(strstr(ask.names, "odd #?%+&=~\xc3\xa9\n "));
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	attr = ask.attr;
-	ask_read(loop, origin, "x", &attr, 1, 3, dst, &ask);
+	query_read(loop, origin, "x", &attr, 1, 3, dst, &ask);
 	assert_memory_equal(dst, "ell", 3);
 	origin_unref(origin);
 }
@@ -137,12 +137,12 @@ static void refused_keys(void **state)
 								     .secret_key = cases[i].secret,
 								     .anon = !cases[i].key });
 
-		ask_stat(loop, origin, "", &ask);
+		query_stat(loop, origin, "", &ask);
 		assert_int_equal(ask.error, -EACCES);
 		assert_false(ask.transient);
 		assert_non_null(strstr(ask.message, cases[i].says));
 		assert_null(strstr(ask.message, "wrong-wfssecret"));
-		ask_stat(loop, origin, "x", &ask);
+		query_stat(loop, origin, "x", &ask);
 		assert_int_equal(ask.error, -EACCES);
 		assert_non_null(strstr(ask.message, cases[i].says));
 		assert_null(strstr(origin_identity(origin), "ecret"));
@@ -182,11 +182,11 @@ static void impossible_names(void **state)
 	put("/b/n1/sub/y", "y");
 	snprintf(path, sizeof(path), "/b/n1/%0256d", 0);
 	put(path, "x");
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_string_equal(ask.message, "");
 	assert_string_equal(ask.names, "ok sub/ ");
 	assert_int_equal(ask.skipped, 4);
-	ask_list(loop, origin, "sub", NULL, &ask);
+	query_list(loop, origin, "sub", NULL, &ask);
 	assert_string_equal(ask.names, "y ");
 	assert_int_equal(ask.skipped, 1);
 	contains(origin, "sub/y", "y");
@@ -210,13 +210,13 @@ static void directories(void **state)
 	put("/b/dirs/out/x", "below");
 	put("/b/dirs/a/b/c", "deep");
 	assert_int_equal(mode_of(origin, ""), S_IFDIR);
-	ask_stat(loop, origin, "sessions.jso", &ask);
+	query_stat(loop, origin, "sessions.jso", &ask);
 	assert_int_equal(ask.error, -ENOENT);
 	assert_false(ask.transient);
-	ask_stat(loop, origin, "sessions.json/x", &ask);
+	query_stat(loop, origin, "sessions.json/x", &ask);
 	assert_int_equal(ask.error, -ENOENT);
 	assert_int_equal(mode_of(origin, "marker"), S_IFDIR);
-	ask_list(loop, origin, "marker", NULL, &ask);
+	query_list(loop, origin, "marker", NULL, &ask);
 	assert_string_equal(ask.message, "");
 	assert_int_equal(ask.count, 0);
 	assert_int_equal(mode_of(origin, "out"), S_IFDIR);
@@ -231,11 +231,11 @@ static void directories(void **state)
 	contains(origin, "", "{}");
 	origin_unref(origin);
 	origin = open_signed("s3://b/nothing/");
-	ask_stat(loop, origin, "", &ask);
+	query_stat(loop, origin, "", &ask);
 	assert_int_equal(ask.error, -ENOENT);
 	origin_unref(origin);
 	origin = open_signed("s3://missing/");
-	ask_stat(loop, origin, "", &ask);
+	query_stat(loop, origin, "", &ask);
 	assert_int_equal(ask.error, -ENOENT);
 	assert_non_null(strstr(ask.message, "no such bucket"));
 	origin_unref(origin);
@@ -253,7 +253,7 @@ static void pages(void **state)
 		put(path, "");
 	}
 	do {
-		ask_list(loop, origin, "", requests ? token : NULL, &ask);
+		query_list(loop, origin, "", requests ? token : NULL, &ask);
 		assert_string_equal(ask.message, "");
 		memcpy(token, ask.token, sizeof(token));
 		count += ask.count;
@@ -274,10 +274,10 @@ static void circle(void **state)
 		     "{\"path\":\"/b/\",\"kind\":\"status\",\"code\":200,\"body\":"
 		     "\"<ListBucketResult><IsTruncated>true</IsTruncated>"
 		     "<NextContinuationToken>t</NextContinuationToken></ListBucketResult>\"}");
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_int_equal(ask.error, 0);
 	assert_string_equal(ask.token, "t");
-	ask_list(loop, origin, "", "t", &ask);
+	query_list(loop, origin, "", "t", &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_non_null(strstr(ask.message, "for ever"));
 	origin_unref(origin);
@@ -299,20 +299,20 @@ static void versions(void **state)
 						    "query")),
 			    "versionId=v%2B1");
 	json_decref(log);
-	ask_stat(loop, origin, "v", &ask);
+	query_stat(loop, origin, "v", &ask);
 	assert_string_equal(ask.attr.version, "id:v+1");
 	attr = ask.attr;
 	put("/b/v?version=v2", "two");
-	ask_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
+	query_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	/* Without versions the ETag says it. */
 	put("/b/v?version=null", "one");
-	ask_stat(loop, origin, "v", &ask);
+	query_stat(loop, origin, "v", &ask);
 	attr = ask.attr;
 	assert_int_equal(attr.version[0], '"');
 	assert_int_equal(attr.flags, 0);
 	put("/b/v?version=null", "two");
-	ask_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
+	query_read(loop, origin, "v", &attr, 0, 3, dst, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	origin_unref(origin);
 }
@@ -333,13 +333,13 @@ static void unwell(void **state)
 	for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++) {
 		faulty_clear(&server);
 		faulty_fault(&server, faults[i]);
-		ask_stat(loop, origin, "gone", &ask);
+		query_stat(loop, origin, "gone", &ask);
 		assert_int_equal(ask.error, -EIO);
 		assert_true(ask.transient);
 	}
 	faulty_clear(&server);
 	faulty_fault(&server, faults[0]);
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_true(ask.transient);
 	assert_non_null(strstr(ask.message, "slow down"));
@@ -347,9 +347,9 @@ static void unwell(void **state)
 	faulty_clear(&server);
 	faulty_fault(&server, "{\"path\":\"/b/\",\"kind\":\"status\",\"code\":200,"
 			      "\"body\":\"<html></html>\"}");
-	ask_list(loop, origin, "", NULL, &ask);
+	query_list(loop, origin, "", NULL, &ask);
 	assert_int_equal(ask.error, -EIO);
-	ask_stat(loop, origin, "nope", &ask);
+	query_stat(loop, origin, "nope", &ask);
 	assert_int_equal(ask.error, -EIO);
 	origin_unref(origin);
 }
@@ -389,14 +389,14 @@ static void expired(void **state)
 	put("/b/x", "hello");
 	origin = open_with("s3://b", (struct origin_settings){ 0 });
 	contains(origin, "x", "hello");
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	attr = ask.attr;
 
 	/* Expired, with nothing new: an error that says so, after one attempt. */
 	snprintf(json, sizeof(json), KEYS ",\"token\":\"%s\",\"expired\":[\"%s\"]}", fresh, old);
 	faulty_s3(&server, json);
 	faulty_clear(&server);
-	ask_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
+	query_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_false(ask.transient);
 	assert_non_null(strstr(ask.message, "expired"));
@@ -416,7 +416,7 @@ static void expired(void **state)
 	snprintf(json, sizeof(json), KEYS ",\"token\":\"%s\"}", old);
 	faulty_s3(&server, json);
 	faulty_clear(&server);
-	ask_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
+	query_read(loop, origin, "x", &attr, 0, 5, dst, &ask);
 	assert_string_equal(ask.message, "");
 	assert_int_equal(faulty_count(&server, "GET", "/b/x"), 2);
 	origin_unref(origin);
@@ -431,7 +431,7 @@ static void region(void **state)
 	(void)state;
 	faulty_fault(&server, "{\"path\":\"/b/*\",\"kind\":\"status\",\"code\":301,"
 			      "\"headers\":{\"x-amz-bucket-region\":\"eu-north-1\"}}");
-	ask_stat(loop, origin, "x", &ask);
+	query_stat(loop, origin, "x", &ask);
 	assert_int_equal(ask.error, -EINVAL);
 	assert_non_null(strstr(ask.message, "region=eu-north-1"));
 	origin_unref(origin);
@@ -528,9 +528,9 @@ static void cancelled(void **state)
 	/* With one of its two answers there. */
 	faulty_fault(&server, "{\"path\":\"/b/\",\"kind\":\"delay\",\"seconds\":0.3}");
 	assert_int_equal(origin_stat(origin, loop, "x", not_done, NULL, &call), 0);
-	ask_turn(loop, 100);
+	query_turn(loop, 100);
 	origin_cancel(call);
-	ask_turn(loop, 20);
+	query_turn(loop, 20);
 	contains(origin, "x", "hello");
 	origin_unref(origin);
 }

@@ -11,7 +11,7 @@
 struct faulty server, other;
 struct loop *loop;
 char body[WEB_SIZE], dst[WEB_SIZE + 1];
-struct ask ask;
+struct query ask;
 
 struct origin *web_open(const char *path, struct origin_settings settings)
 {
@@ -37,7 +37,7 @@ void web_range(struct origin *origin, const char *path, const struct origin_attr
 	       uint64_t offset, uint64_t len)
 {
 	memset(dst, 0xaa, sizeof(dst));
-	ask_read(loop, origin, path, attr, offset, len, dst, &ask);
+	query_read(loop, origin, path, attr, offset, len, dst, &ask);
 	assert_true(ask.bytes <= len);
 	assert_memory_equal(dst, body + offset, (size_t)ask.bytes);
 	/* Nothing is written past the range. */
@@ -54,7 +54,7 @@ void web_whole(struct origin *origin, const char *path, const struct origin_attr
 
 struct origin_attr web_attr(struct origin *origin, const char *path)
 {
-	ask_stat(loop, origin, path, &ask);
+	query_stat(loop, origin, path, &ask);
 	assert_string_equal(ask.message, "");
 	return ask.attr;
 }

@@ -3,7 +3,7 @@
 #ifndef WFS_TEST_WEB_H
 #define WFS_TEST_WEB_H
 
-#include "ask.h"
+#include "query.h"
 #include "faulty.h"
 
 #define WEB_SIZE 300000
@@ -12,7 +12,7 @@ extern struct faulty server, other;
 extern struct loop *loop;
 /* What /d/x of the server is, and what was read of it last. */
 extern char body[WEB_SIZE], dst[WEB_SIZE + 1];
-extern struct ask ask;
+extern struct query ask;
 
 /* Setup and teardown of a group, and setup of a test: no faults. */
 int web_begin(void **state);

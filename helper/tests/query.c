@@ -8,13 +8,13 @@
 #include <sys/stat.h>
 #include <cmocka.h>
 
-#include "ask.h"
+#include "query.h"
 #include "container.h"
 
 #define BOUND_MS 60000
 
 struct waiting {
-	struct ask *ask;
+	struct query *query;
 	struct loop *loop;
 	struct loop_timer bound;
 	bool answered, in_start;
@@ -27,10 +27,10 @@ static void on_bound(struct loop_timer *timer)
 	loop_stop(w->loop);
 }
 
-static void begin(struct waiting *w, struct loop *loop, struct ask *ask)
+static void begin(struct waiting *w, struct loop *loop, struct query *query)
 {
-	memset(ask, 0, sizeof(*ask));
-	*w = (struct waiting){ .ask = ask, .loop = loop, .in_start = true };
+	memset(query, 0, sizeof(*query));
+	*w = (struct waiting){ .query = query, .loop = loop, .in_start = true };
 	w->bound.expired = on_bound;
 }
 
@@ -50,13 +50,13 @@ static void take(struct waiting *w, const struct origin_result *result)
 	assert_false(w->in_start);
 	assert_false(w->answered);
 	w->answered = true;
-	w->ask->error = result->error;
-	w->ask->transient = result->transient;
-	w->ask->retry_after_ms = result->retry_after_ms;
-	w->ask->status = result->status;
+	w->query->error = result->error;
+	w->query->transient = result->transient;
+	w->query->retry_after_ms = result->retry_after_ms;
+	w->query->status = result->status;
 	assert_int_equal(!!result->error, !!result->message);
 	if (result->message)
-		snprintf(w->ask->message, sizeof(w->ask->message), "%s", result->message);
+		snprintf(w->query->message, sizeof(w->query->message), "%s", result->message);
 	loop_stop(w->loop);
 }
 
@@ -65,11 +65,11 @@ static void on_stat(void *arg, const struct origin_result *result, const struct 
 	struct waiting *w = arg;
 
 	if (!result->error)
-		w->ask->attr = *attr;
+		w->query->attr = *attr;
 	take(w, result);
 }
 
-void ask_stat(struct loop *loop, struct origin *origin, const char *path, struct ask *ret)
+void query_stat(struct loop *loop, struct origin *origin, const char *path, struct query *ret)
 {
 	struct origin_call *call;
 	struct waiting w;
@@ -85,18 +85,19 @@ static void on_list(void *arg, const struct origin_result *result,
 	struct waiting *w = arg;
 	size_t len = 0;
 
-	for (size_t i = 0; i < count && len < sizeof(w->ask->names); i++)
-		len += (size_t)snprintf(w->ask->names + len, sizeof(w->ask->names) - len, "%s%s ",
-					entries[i].name, S_ISDIR(entries[i].attr.mode) ? "/" : "");
-	w->ask->count = count;
-	w->ask->skipped = skipped;
+	for (size_t i = 0; i < count && len < sizeof(w->query->names); i++)
+		len += (size_t)snprintf(w->query->names + len, sizeof(w->query->names) - len,
+					"%s%s ", entries[i].name,
+					S_ISDIR(entries[i].attr.mode) ? "/" : "");
+	w->query->count = count;
+	w->query->skipped = skipped;
 	if (next_token)
-		snprintf(w->ask->token, sizeof(w->ask->token), "%s", next_token);
+		snprintf(w->query->token, sizeof(w->query->token), "%s", next_token);
 	take(w, result);
 }
 
-void ask_list(struct loop *loop, struct origin *origin, const char *path, const char *token,
-	      struct ask *ret)
+void query_list(struct loop *loop, struct origin *origin, const char *path, const char *token,
+		struct query *ret)
 {
 	struct origin_call *call;
 	struct waiting w;
@@ -113,11 +114,11 @@ static void on_link(void *arg, const struct origin_result *result, const char *t
 	struct waiting *w = arg;
 
 	if (!result->error)
-		snprintf(w->ask->target, sizeof(w->ask->target), "%s", target);
+		snprintf(w->query->target, sizeof(w->query->target), "%s", target);
 	take(w, result);
 }
 
-void ask_readlink(struct loop *loop, struct origin *origin, const char *path, struct ask *ret)
+void query_readlink(struct loop *loop, struct origin *origin, const char *path, struct query *ret)
 {
 	struct origin_call *call;
 	struct waiting w;
@@ -132,22 +133,22 @@ static void on_progress(void *arg, uint64_t bytes)
 
 	assert_false(w->in_start);
 	assert_false(w->answered);
-	assert_true(bytes > w->ask->progressed);
-	w->ask->progressed = bytes;
+	assert_true(bytes > w->query->progressed);
+	w->query->progressed = bytes;
 }
 
 static void on_read(void *arg, const struct origin_result *result, uint64_t bytes)
 {
 	struct waiting *w = arg;
 
-	assert_int_equal(w->ask->progressed, bytes);
-	w->ask->bytes = bytes;
+	assert_int_equal(w->query->progressed, bytes);
+	w->query->bytes = bytes;
 	take(w, result);
 }
 
-void ask_read(struct loop *loop, struct origin *origin, const char *path,
-	      const struct origin_attr *attr, uint64_t offset, uint64_t len, void *dst,
-	      struct ask *ret)
+void query_read(struct loop *loop, struct origin *origin, const char *path,
+		const struct origin_attr *attr, uint64_t offset, uint64_t len, void *dst,
+		struct query *ret)
 {
 	struct origin_call *call;
 	struct waiting w;
@@ -178,12 +179,12 @@ static void on_offers(void *arg, const struct origin_result *result, const struc
 	struct waiting *w = arg;
 
 	if (!result->error)
-		w->ask->offers = *offers;
+		w->query->offers = *offers;
 	take(w, result);
 }
 
-void ask_offers(struct loop *loop, struct origin *origin, const char *path,
-		const struct origin_attr *attr, struct ask *ret)
+void query_offers(struct loop *loop, struct origin *origin, const char *path,
+		  const struct origin_attr *attr, struct query *ret)
 {
 	struct origin_call *call;
 	struct waiting w;
@@ -197,12 +198,12 @@ static void on_part(void *arg, const struct origin_result *result, const struct 
 	struct waiting *w = arg;
 
 	if (!result->error)
-		w->ask->part = *part;
+		w->query->part = *part;
 	take(w, result);
 }
 
-void ask_part(struct loop *loop, struct origin *origin, const char *path,
-	      const struct origin_attr *attr, uint32_t number, struct ask *ret)
+void query_part(struct loop *loop, struct origin *origin, const char *path,
+		const struct origin_attr *attr, uint32_t number, struct query *ret)
 {
 	struct origin_call *call;
 	struct waiting w;
@@ -211,7 +212,7 @@ void ask_part(struct loop *loop, struct origin *origin, const char *path,
 	wait_for(&w, origin_part(origin, loop, path, attr, number, on_part, &w, &call));
 }
 
-void ask_turn(struct loop *loop, uint64_t ms)
+void query_turn(struct loop *loop, uint64_t ms)
 {
 	struct waiting w = { .loop = loop, .bound = { .expired = on_turned } };
 
