@@ -158,6 +158,8 @@ static struct wfs_io *alloc_io(struct wfs_node *node, enum wfs_io_kind kind, u32
 		return NULL;
 	refcount_set(&io->refs, nsegs + 1);
 	io->kind = kind;
+	/* Whoever asks: a request may be made of it by somebody else later. */
+	io->reader = task_tgid_nr(current);
 	io->node = wfs_node_get(node);
 	io->nsegs = nsegs;
 	wfs_held(WFS_HELD_FOLIOS, struct_size(io, segs, nsegs));
@@ -480,6 +482,7 @@ static enum action new_fill(struct route *r, enum wfs_block_state state)
 	if (prefetch)
 		atomic_inc(&node->wsb->prefetches);
 	wfs_fill_init(nreq, node, seg->block, unit, units, seg->io->why, flags);
+	nreq->req.reader = seg->io->reader;
 	if (!prefetch)
 		wfs_nreq_join(nreq, seg);
 	wfs_count(node->wsb, WFS_STAT_FILL_REQUESTS, 1);

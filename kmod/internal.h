@@ -252,6 +252,7 @@ enum wfs_io_kind {
 /**
  * struct wfs_io - a folio being read, or a question about blocks
  * @refs: one a segment, and the submitter's
+ * @reader: the process that asks
  * @left: parts (units of the folio) that have not ended
  * @claimed: bit per part: whoever sets it ends the part; nobody else touches it
  * @error: first error of a part
@@ -266,6 +267,7 @@ struct wfs_io {
 	refcount_t refs;
 	enum wfs_io_kind kind;
 	u32 why;
+	u32 reader;
 	atomic_t left;
 	unsigned long claimed;
 	int error;
@@ -349,6 +351,7 @@ enum wfs_req_state {
  * @born: when it was submitted, for tracing
  * @node: keeps a reference, but for FORGET
  * @node_id: id of the node
+ * @reader: FILL: the process that asked first
  * @str1, @str2: strings of the payload, alive while the request is
  */
 struct wfs_req {
@@ -375,6 +378,7 @@ struct wfs_req {
 	u32 unit;
 	u32 units;
 	u32 window;
+	u32 reader;
 	const char *str1;
 	const char *str2;
 };
@@ -418,6 +422,7 @@ void wfs_upcall_exit(void);
 /**
  * struct wfs_session - one life of a helper
  * @gen: generation, never 0
+ * @features: WFS_FEATURE_* that both sides know
  * @owner: current->files at HELLO, for flush
  * @pid: the helper's process
  * @dead: ended (under wfs_chan.lock)
@@ -431,6 +436,7 @@ struct wfs_session {
 	u64 gen;
 	fl_owner_t owner;
 	struct pid *pid;
+	u64 features;
 	struct wfs_memory *buffers;
 	struct list_head parked;
 	struct work_struct end_parked;

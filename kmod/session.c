@@ -279,6 +279,7 @@ int wfs_session_hello(struct wfs_dev *dev, struct wfs_hello *hello, struct wfs_s
 	refcount_set(&ses->refs, 2); /* the descriptor's and the channel's */
 	INIT_LIST_HEAD(&ses->parked);
 	INIT_WORK(&ses->end_parked, end_parked);
+	ses->features = hello->features & WFS_FEATURES;
 	ses->owner = current->files;
 	ses->pid = get_pid(task_tgid(current));
 	ses->mounts = 1;
@@ -305,7 +306,7 @@ int wfs_session_hello(struct wfs_dev *dev, struct wfs_hello *hello, struct wfs_s
 	wfs_sums_keep(false);
 	spin_unlock(&wfs_chan.lock);
 	hello->session = ses->gen;
-	hello->features &= WFS_FEATURES;
+	hello->features = ses->features;
 	wfs_count(NULL, WFS_STAT_SESSIONS, 1);
 	trace_wfs_session(ses->gen, pid_nr(ses->pid), "hello");
 	wfs_event(WFS_EVENT_SESSION, 0, ses->gen, NULL, NULL);

@@ -437,7 +437,8 @@ static size_t record_size(const struct wfs_req *req)
 	return ALIGN(n, 8);
 }
 
-static void write_record(const struct wfs_req *req, struct wfs_request *to, size_t size)
+static void write_record(const struct wfs_session *ses, const struct wfs_req *req,
+			 struct wfs_request *to, size_t size)
 {
 	size_t n;
 
@@ -454,6 +455,8 @@ static void write_record(const struct wfs_req *req, struct wfs_request *to, size
 		to->block = req->block;
 		to->unit = req->unit;
 		to->units = req->units;
+		if (ses->features & WFS_FEATURE_READER)
+			to->reader = req->reader;
 	}
 	to->window = req->window;
 	to->mount_ttl = req->wsb ? req->wsb->opts.ttl_ms : 0;
@@ -510,7 +513,7 @@ unsigned int wfs_take_requests(struct wfs_session *ses, void *to, size_t room, u
 			/* New to every helper: this one need not be told that it was open. */
 			req->node->resume_gen = ses->gen;
 		}
-		write_record(req, to, size);
+		write_record(ses, req, to, size);
 		to += size;
 		room -= size;
 		n++;

@@ -12,6 +12,7 @@
  *   2026-11-30  counters from WFS_STAT_SERVED_PAGES_READS on; WFS_CMD_DELIVER returns
  *		 the bytes that were waited for
  *   2026-11-30  WFS_EVICT_COLD, WFS_CMD_REOPEN, with a feature bit each
+ *   2026-11-30  struct wfs_request.reader in place of padding, WFS_FEATURE_READER
  */
 #ifndef _UAPI_WFS_H
 #define _UAPI_WFS_H
@@ -105,8 +106,10 @@
 #define WFS_FEATURE_OFFER   (1ULL << 1) /* WFS_CMD_OFFER is understood */
 #define WFS_FEATURE_COLD    (1ULL << 2) /* WFS_EVICT_COLD is understood */
 #define WFS_FEATURE_REOPEN  (1ULL << 3) /* WFS_CMD_REOPEN is understood */
-#define WFS_FEATURES \
-	(WFS_FEATURE_IOURING | WFS_FEATURE_OFFER | WFS_FEATURE_COLD | WFS_FEATURE_REOPEN)
+#define WFS_FEATURE_READER  (1ULL << 4) /* struct wfs_request.reader is understood */
+#define WFS_FEATURES                                                                       \
+	(WFS_FEATURE_IOURING | WFS_FEATURE_OFFER | WFS_FEATURE_COLD | WFS_FEATURE_REOPEN | \
+	 WFS_FEATURE_READER)
 
 /* struct wfs_hello.flags */
 #define WFS_HELLO_TAKEOVER (1U << 0) /* end a live session instead of EBUSY */
@@ -256,7 +259,8 @@ enum wfs_opcode {
  * @mount_ttl: ttl of the mount in ms, ~0: for ever; of interest to LOOKUP, GETATTR, READDIR
  * @file_size: OPEN: size of the object in bytes
  * @payload_len: bytes of @payload in use
- * @pad: zero
+ * @reader: FILL, with WFS_FEATURE_READER: number of the process that asked first, in the
+ *	initial pid namespace, so that those of one process can be told from another's; else zero
  * @payload: strings as said at enum wfs_opcode, padded with zeros to 8 bytes
  */
 struct wfs_request {
@@ -276,7 +280,7 @@ struct wfs_request {
 	__u64 mount_ttl;
 	__u64 file_size;
 	__u32 payload_len;
-	__u32 pad;
+	__u32 reader;
 	__u8 payload[];
 };
 
