@@ -15,6 +15,7 @@
 #include <wfs.h>
 
 #include "engine.h"
+#include "order.h"
 #include "store.h"
 
 #define LOG_AREA "core"
@@ -241,6 +242,11 @@ int core_open(struct core *core, char *msg, size_t msg_size)
 			snprintf(msg, msg_size, "the locks of the cache cannot be kept: %s",
 				 strerror(-err));
 	}
+	if (!err && !core->order) {
+		err = order_create(core, &core->order);
+		if (err)
+			snprintf(msg, msg_size, "out of memory");
+	}
 	return err;
 }
 
@@ -276,6 +282,8 @@ int core_start(struct core *core,
 		pthread_sigmask(SIG_SETMASK, &old, NULL);
 		worker->running = !err;
 	}
+	if (!err && core->order)
+		err = order_start(core->order);
 	if (err)
 		core_stop(core);
 	return err;
@@ -286,6 +294,7 @@ void core_stop(struct core *core)
 	struct timespec until;
 	bool busy;
 
+	order_stop(core->order);
 	pthread_mutex_lock(&core->lock);
 	core->stopping = true;
 	for (unsigned int i = 0; i < core->worker_count; i++)
@@ -337,6 +346,7 @@ void core_destroy(struct core *core)
 		core->sources = source->next;
 		core_source_free(source);
 	}
+	order_destroy(core->order);
 	if (core->store)
 		store_destroy(core->store);
 	buffers_destroy(core->buffers);
@@ -368,6 +378,11 @@ struct store *core_store(const struct core *core)
 	return core->store;
 }
 
+struct order *core_order(const struct core *core)
+{
+	return core->order;
+}
+
 void core_memory(const struct core *core, void **ret_base, size_t *ret_len)
 {
 	buffers_memory(core->buffers, ret_base, ret_len);
@@ -397,12 +412,17 @@ void core_mounted(struct core *core, struct origin *origin, int mounted)
 
 int core_sync(struct core *core, uint64_t timeout_ms)
 {
-	return hold_sync(core, NULL, timeout_ms);
+	return core_sync_below(core, NULL, timeout_ms);
 }
 
 int core_sync_below(struct core *core, const struct core_below *what, uint64_t timeout_ms)
 {
-	return hold_sync(core, what, timeout_ms);
+	int err;
+
+	order_hurry(core->order, true);
+	err = hold_sync(core, what, timeout_ms);
+	order_hurry(core->order, false);
+	return err;
 }
 
 /* Options that say how a source is reached, by enum core_value; the others are the kernel's. */

@@ -10,6 +10,7 @@
 struct config;
 struct core;
 struct loop;
+struct order;
 struct origin;
 struct store;
 
@@ -79,6 +80,8 @@ int core_sync_below(struct core *core, const struct core_below *what, uint64_t t
 
 /* NULL: nothing is kept. */
 struct store *core_store(const struct core *core);
+/* Likewise. */
+struct order *core_order(const struct core *core);
 /* Calls fn for every origin in use, with a lock held: fn may not call back. Any thread. */
 void core_each_origin(struct core *core, void (*fn)(void *arg, struct origin *origin), void *arg);
 

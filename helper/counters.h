@@ -27,6 +27,16 @@
 	X(served_peer_requests, counter, "Requests answered from a peer")                       \
 	X(served_peer_bytes, counter, "Bytes of requests answered from a peer")                 \
 	X(prefetch_bytes, counter, "Bytes of requests that nobody waited for")                  \
+	X(plans, counter, "Streams of a learned order that were followed")                      \
+	X(plans_dropped, counter, "Of these, streams that readers departed from")               \
+	X(plan_blocks, counter, "Blocks asked for ahead by a learned order or the next shard")  \
+	X(plan_fetched_blocks, counter, "Of these, blocks that have come")                      \
+	X(plan_used_blocks, counter, "Of these, blocks that readers came to")                   \
+	X(plan_wasted_blocks, counter, "Of these, blocks that no reader came to")               \
+	X(plan_misses, counter, "Blocks needed that the order followed did not expect")         \
+	X(next_shards, counter, "Shards begun since the one before was read in sequence")       \
+	X(order_blocks, counter, "Blocks whose turn in an order was recorded")                  \
+	X(order_profiles, counter, "Orders recorded or loaded")                                 \
 	X(failed_requests, counter, "Requests that ended with an error")                        \
 	X(duplicate_fetches, counter, "Blocks fetched again while the cache had them")          \
 	X(blocks_stored, counter, "Blocks durable in the cache")                                \

@@ -158,6 +158,7 @@ struct core {
 	const struct config *config;
 	struct buffers *buffers;
 	struct store *store; /* NULL: nothing is kept */
+	struct order *order; /* likewise */
 	struct worker *workers;
 	unsigned int worker_count;
 	int (*before_run)(struct core *core, unsigned int worker, struct loop *loop, void *arg);
@@ -240,6 +241,8 @@ int object_tell_evict(struct object *object, uint64_t block, bool cold);
 void object_tell_evicted(struct object *object, uint64_t block);
 /* Those without a data file, or with a lost one, are opened anew. On the store's thread. */
 void object_reopen_all(struct core *core);
+/* Has the kernel opened it? */
+bool object_is_watched(struct object *object);
 /* A reference to the object that has this cache file open, or NULL. */
 struct object *object_of_file(struct core *core, struct store_file *file);
 uint64_t object_blocks(const struct object *object);

@@ -127,6 +127,21 @@ void fetch_promote(struct fetch_want *want, enum fetch_why why)
 		fetch_raise(wait->block, why);
 }
 
+bool fetch_cancel(struct fetch_want *want)
+{
+	struct core *core = want->object->core;
+	struct fetch_wait *wait;
+
+	SCOPED_LOCK(&core->lock);
+	wait = want->opaque;
+	if (!wait || !wait->block || wait->busy || wait->block->state == BLOCK_FETCHING ||
+	    wait->block->state == BLOCK_HELD)
+		return false;
+	want->opaque = NULL;
+	block_wait_free(wait);
+	return true;
+}
+
 void fetch_used(struct fetch_want *want, uint64_t bytes)
 {
 	struct core *core = want->object->core;

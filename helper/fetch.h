@@ -45,6 +45,11 @@ struct fetch_want {
 int fetch_start(struct core *core, struct fetch_want *want);
 /* More urgent than before (a queued prefetch somebody now waits for). */
 void fetch_promote(struct fetch_want *want, enum fetch_why why);
+/*
+ * Takes a want back whose block has not been asked for yet: true: done() is not called, as after
+ * fetch_release(). False: it is on its way, and goes on.
+ */
+bool fetch_cancel(struct fetch_want *want);
 /* Of what the want was given so many bytes were really waited for. Before fetch_release(). */
 void fetch_used(struct fetch_want *want, uint64_t bytes);
 /*

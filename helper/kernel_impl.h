@@ -27,6 +27,7 @@ struct mount {
 	uint64_t negative_ttl_ms, timeout_ms, name_timeout_ms; /* 0: for ever */
 	uint64_t retry_budget_ms;
 	bool stale;
+	bool prefetch;	      /* orders are learned and followed */
 	atomic_bool unproven; /* said that its origin names no versions */
 	struct mount *next;
 };
@@ -37,9 +38,12 @@ struct node {
 	uint64_t id;
 	struct kernel *kernel;
 	struct object *object;
+	bool prefetch; /* of its mount */
 	struct object_watch watch;
 	struct node *next;
 };
+
+struct fill;
 
 struct kernel {
 	struct session session; /* first: handlers get a pointer to it */
@@ -49,6 +53,7 @@ struct kernel {
 	pthread_mutex_t lock; /* for the tables */
 	struct mount *mounts;
 	struct node *nodes[NODE_BUCKETS];
+	struct fill *fills; /* being answered */
 	uint64_t mount_count, node_count;
 	_Atomic uint64_t requests[OPCODES], errors[OPCODES];
 	_Atomic uint64_t delivers, deliver_bytes;
@@ -91,11 +96,13 @@ void requests_open(struct kernel *kernel, struct wfs_request *request);
 void requests_map(struct kernel *kernel, struct wfs_request *request);
 void requests_fill(struct kernel *kernel, struct wfs_request *request);
 void requests_forget(struct kernel *kernel, struct wfs_request *request);
+/* The mount is gone: what is queued for it and for nobody else is not asked of the origin. */
+void requests_cancel_fills(struct kernel *kernel, uint64_t mount);
 
 /* node.c */
 struct node *node_find(struct kernel *kernel, uint64_t id);
 /* A new node of the object (whose reference it takes), watched, in the table. */
-int node_create(struct kernel *kernel, uint64_t id, struct object *object);
+int node_create(struct kernel *kernel, uint64_t id, struct object *object, bool prefetch);
 void node_unref(struct node *node);
 void node_forget(struct kernel *kernel, uint64_t id);
 

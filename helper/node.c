@@ -176,7 +176,7 @@ void node_forget(struct kernel *kernel, uint64_t id)
 	node_unref(node);
 }
 
-int node_create(struct kernel *kernel, uint64_t id, struct object *object)
+int node_create(struct kernel *kernel, uint64_t id, struct object *object, bool prefetch)
 {
 	struct node *node = calloc(1, sizeof(*node));
 	int r;
@@ -189,6 +189,7 @@ int node_create(struct kernel *kernel, uint64_t id, struct object *object)
 	node->id = id;
 	node->kernel = kernel;
 	node->object = object;
+	node->prefetch = prefetch;
 	node->watch = (struct object_watch){
 		.stored = watch_stored,
 		.dropped = watch_dropped,

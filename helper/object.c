@@ -247,6 +247,12 @@ void object_unwatch(struct object *object, struct object_watch *watch)
 	free(slot);
 }
 
+bool object_is_watched(struct object *object)
+{
+	SCOPED_LOCK(&object->lock);
+	return object->slots;
+}
+
 /*
  * The slots one after the other, each kept while its watch is called:
  * object_unwatch() waits for calls to end.

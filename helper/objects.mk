@@ -16,10 +16,11 @@ COMMON_OBJS := \
 	log.o events.o counters.o config.o buffers.o \
 	core.o core_origin.o object.o block.o fetch.o flight.o hold.o usage.o faultpoint.o \
 	store.o store_read.o store_dir.o store_source.o store_collect.o store_file.o store_io.o \
-	store_index.o store_index_fault.o store_index_read.o store_index_change.o store_thread.o evict.o
+	store_index.o store_index_fault.o store_index_read.o store_index_change.o store_thread.o evict.o \
+	ask.o order.o order_load.o order_ahead.o plan.o shard.o profile.o profile_json.o profile_file.o
 
 # The daemon: main file wfsd.c.
-WFSD_OBJS := wfsd.o server.o server_command.o job.o check.o verify.o ask.o report.o metrics.o ratios.o control.o \
+WFSD_OBJS := wfsd.o server.o server_command.o job.o check.o verify.o report.o metrics.o ratios.o control.o \
 	kernel.o channel.o payload.o harden.o \
 	requests.o requests_mount.o requests_names.o requests_data.o node.o
 

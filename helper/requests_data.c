@@ -4,9 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "core.h"
 #include "fetch.h"
 #include "kernel_impl.h"
 #include "names.h"
+#include "order.h"
 
 #define LOG_AREA "data"
 #include "log.h"
@@ -73,7 +75,8 @@ static void open_object(struct opening *opening, unsigned int flags)
 	r = object_open(kernel->core, opening->mount->origin, opening->path, &attr,
 			request->block_shift, &object);
 	if (!r)
-		r = node_create(kernel, request->node, object_ref(object));
+		r = node_create(kernel, request->node, object_ref(object),
+				opening->mount->prefetch);
 	if (!r && !(flags & ORIGIN_WEAK))
 		fd = object_fd(object);
 	if (!r && !(request->flags & WFS_REQ_F_RESUME))
@@ -214,6 +217,8 @@ struct fill {
 	struct kernel *kernel;
 	struct wfs_request *request;
 	struct node *node;
+	struct fill *next, **link; /* kernel->fills; kernel->lock */
+	struct fill *cancelling;
 	atomic_uint pending;
 	_Atomic int error;
 	_Atomic uint64_t used; /* bytes that somebody in the kernel waited for */
@@ -225,6 +230,24 @@ struct deliver {
 	struct fill *fill;
 };
 
+static void fill_list(struct kernel *kernel, struct fill *fill)
+{
+	SCOPED_LOCK(&kernel->lock);
+	fill->next = kernel->fills;
+	fill->link = &kernel->fills;
+	if (fill->next)
+		fill->next->link = &fill->next;
+	kernel->fills = fill;
+}
+
+static void fill_unlist(struct fill *fill)
+{
+	SCOPED_LOCK(&fill->kernel->lock);
+	*fill->link = fill->next;
+	if (fill->next)
+		fill->next->link = fill->link;
+}
+
 static void fill_put(struct fill *fill)
 {
 	struct kernel *kernel = fill->kernel;
@@ -232,6 +255,7 @@ static void fill_put(struct fill *fill)
 
 	if (atomic_fetch_sub(&fill->pending, 1) > 1)
 		return;
+	fill_unlist(fill);
 	fetch_used(&fill->want, fill->used);
 	fetch_release(&fill->want);
 	request_reply(kernel, fill->request, atomic_load(&fill->error), NULL, 0);
@@ -325,8 +349,11 @@ static enum fetch_why fill_why(uint32_t why)
 void requests_fill(struct kernel *kernel, struct wfs_request *request)
 {
 	struct node *node = node_find(kernel, request->node);
+	struct object *object;
+	uint32_t units, reader;
 	struct fill *fill;
-	uint32_t units;
+	bool learn, first;
+	uint64_t block;
 	int r;
 
 	if (!node) {
@@ -365,10 +392,53 @@ void requests_fill(struct kernel *kernel, struct wfs_request *request)
 	fill->request = request;
 	fill->node = node;
 	fill->pending = 1;
+	learn = node->prefetch && fill->want.why != FETCH_PREFETCH;
+	first = request->flags & WFS_REQ_F_WHOLE;
+	block = request->block;
+	reader = request->reader;
+	object = object_ref(node->object);
+	fill_list(kernel, fill);
 	r = fetch_start(kernel->core, &fill->want);
 	if (r) {
+		fill_unlist(fill);
 		node_unref(node);
 		free(fill);
 		request_reply(kernel, request, r, NULL, 0);
+	} else if (learn) {
+		order_needed(core_order(kernel->core), object, block, reader, first);
+	}
+	object_unref(object);
+}
+
+/* One reference more, unless the last one has gone. */
+static bool fill_get(struct fill *fill)
+{
+	unsigned int pending = atomic_load(&fill->pending);
+
+	while (pending && !atomic_compare_exchange_weak(&fill->pending, &pending, pending + 1))
+		;
+	return pending;
+}
+
+void requests_cancel_fills(struct kernel *kernel, uint64_t mount)
+{
+	struct fill *list = NULL, *fill;
+
+	pthread_mutex_lock(&kernel->lock);
+	for (fill = kernel->fills; fill; fill = fill->next) {
+		if (fill->request->mount != mount || !fill_get(fill))
+			continue;
+		fill->cancelling = list;
+		list = fill;
+	}
+	pthread_mutex_unlock(&kernel->lock);
+	while ((fill = list)) {
+		list = fill->cancelling;
+		if (fetch_cancel(&fill->want)) {
+			atomic_store(&fill->error, -ECANCELED);
+			/* The scheduler's. */
+			fill_put(fill);
+		}
+		fill_put(fill);
 	}
 }

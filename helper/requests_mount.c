@@ -8,6 +8,7 @@
 #include "core.h"
 #include "kernel_impl.h"
 #include "names.h"
+#include "order.h"
 
 #define LOG_AREA "mount"
 #include "log.h"
@@ -64,7 +65,7 @@ struct mount *mount_next(struct kernel *kernel, uint64_t after)
 
 static void mount_remove(struct kernel *kernel, uint64_t id)
 {
-	struct mount **link, *mount;
+	struct mount **link, *mount, *other;
 
 	pthread_mutex_lock(&kernel->lock);
 	for (link = &kernel->mounts; *link && (*link)->id != id;)
@@ -74,9 +75,14 @@ static void mount_remove(struct kernel *kernel, uint64_t id)
 		*link = mount->next;
 		kernel->mount_count--;
 	}
+	for (other = kernel->mounts; mount && other && other->origin != mount->origin;)
+		other = other->next;
 	pthread_mutex_unlock(&kernel->lock);
-	if (mount)
+	if (mount) {
 		core_mounted(kernel->core, mount->origin, 0);
+		if (!other)
+			order_unmounted(core_order(kernel->core), origin_identity(mount->origin));
+	}
 	mount_unref(mount);
 }
 
@@ -159,7 +165,7 @@ static int mount_create(struct kernel *kernel, uint64_t id, const char *source, 
 			struct mount **ret, char *msg, size_t msg_size)
 {
 	struct mount *mount = calloc(1, sizeof(*mount));
-	const char *stale;
+	const char *stale, *prefetch;
 	size_t len;
 	int r;
 
@@ -184,6 +190,8 @@ static int mount_create(struct kernel *kernel, uint64_t id, const char *source, 
 	mount->timeout_ms = option_ms(options, "timeout", 100000);
 	stale = option(options, "stale", &len);
 	mount->stale = !stale || strncmp(stale, "off", len);
+	prefetch = option(options, "prefetch", &len);
+	mount->prefetch = !prefetch || strncmp(prefetch, "off", len);
 	*ret = mount;
 	return 0;
 }
@@ -317,6 +325,7 @@ void requests_mount(struct kernel *kernel, struct wfs_request *request)
 void requests_unmount(struct kernel *kernel, struct wfs_request *request)
 {
 	log_info("mount %llu is gone", (unsigned long long)request->mount);
+	requests_cancel_fills(kernel, request->mount);
 	mount_remove(kernel, request->mount);
 	request_reply(kernel, request, 0, NULL, 0);
 }

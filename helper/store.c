@@ -6,9 +6,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "counters.h"
 #include "loop.h"
@@ -339,6 +342,27 @@ void store_unreserve(struct store_file *file, uint64_t len)
 		store_want_room(file->store);
 }
 
+uint64_t store_room(struct store_file *file)
+{
+	struct store *store = file->store;
+	const struct store_dir *dir = file->dir;
+	const struct store_quota *quota;
+	uint64_t room, most, taken;
+
+	SCOPED_LOCK(&store->lock);
+	if (file->dead || dir->lost || dir->rest_ns)
+		return 0;
+	most = (uint64_t)((double)dir->capacity * store->high / 100);
+	taken = dir->used + dir->reserved + dir->wanted;
+	room = most > taken ? most - taken : 0;
+	quota = file->source->quota;
+	if (!quota)
+		return room;
+	taken = store_quota_taken(store, quota) + quota->wanted;
+	most = quota->limit > taken ? quota->limit - taken : 0;
+	return most < room ? most : room;
+}
+
 void store_commit(struct store_record *record)
 {
 	struct store *store = record->file->store;
@@ -482,4 +506,26 @@ void store_each_dir(struct store *store, void (*fn)(void *arg, const struct stor
 		pthread_mutex_unlock(&store->lock);
 		fn(arg, &info);
 	}
+}
+
+int store_beside(struct store *store, const char *name)
+{
+	for (size_t i = 0; i < store->dir_count; i++) {
+		struct store_dir *dir = &store->dirs[i];
+		bool lost;
+		int fd;
+
+		pthread_mutex_lock(&store->lock);
+		lost = dir->lost;
+		pthread_mutex_unlock(&store->lock);
+		if (lost)
+			continue;
+		if (!mkdirat(dir->fd, name, 0700))
+			store_dir_give(dir->fd, name);
+		else if (errno != EEXIST)
+			return -errno;
+		fd = openat(dir->fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+		return fd < 0 ? -errno : fd;
+	}
+	return -ENODEV;
 }

@@ -106,6 +106,8 @@ uint64_t store_file_cached(struct store_file *file);
  */
 int store_reserve(struct store_file *file, uint64_t block, uint64_t len);
 void store_unreserve(struct store_file *file, uint64_t len);
+/* Bytes that the file's blocks may take before anything is evicted for them. Any thread. */
+uint64_t store_room(struct store_file *file);
 
 /* A block that has been written. Owned by the caller, alive until done(). */
 struct store_record {
@@ -160,6 +162,18 @@ struct store_dir_info {
 };
 void store_each_dir(struct store *store, void (*fn)(void *arg, const struct store_dir_info *info),
 		    void *arg);
+
+/*
+ * A directory of this name in the first cache directory that can be used, made where it is not
+ * there: for what is kept beside the blocks. A descriptor, or -errno.
+ */
+int store_beside(struct store *store, const char *name);
+/*
+ * To root, in the directory of another user, the new file fd/name is to be that user's, whose
+ * daemon may come next. Best effort: this one needs no such thing. fd: the cache directory, or
+ * one of store_beside().
+ */
+void store_dir_give(int fd, const char *name);
 
 /*
  * store_read: what is recorded, read back on the calling thread, which may wait.

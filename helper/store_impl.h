@@ -183,11 +183,6 @@ int store_dir_lock(struct store *store, struct store_dir *dir, char *msg, size_t
 /* Opens it, or sees that it cannot be opened now, likewise. -errno with a sentence. */
 int store_dir_open(struct store *store, struct store_dir *dir, char *msg, size_t msg_size);
 void store_dir_close(struct store_dir *dir);
-/*
- * To root, in the directory of another user, the new file fd/name is to be that user's, whose
- * daemon may come next. Best effort: this one needs no such thing. fd: the cache directory.
- */
-void store_dir_give(int fd, const char *name);
 /* Looks at what the filesystem has left. */
 void store_dir_measure(struct store *store, struct store_dir *dir);
 /* store->lock held. Rests: nothing is written there for a while. */
