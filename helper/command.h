@@ -23,11 +23,11 @@ struct command {
 
 extern const struct command command_mounts, command_stat, command_ls, command_fetch, command_verify,
 	command_prefetch, command_sync, command_invalidate, command_evict, command_pin,
-	command_unpin, command_events;
+	command_unpin, command_profile, command_events;
 
 /* Options that commands share, as options_parse() found them. */
 struct options {
-	bool json, verify, wait;
+	bool json, verify, wait, background;
 	char *mount_options; /* -o, as lines */
 	char *digest;	     /* --sha256, --digest: "ALGORITHM:HEX" */
 	uint64_t block;
@@ -35,7 +35,8 @@ struct options {
 
 /*
  * Reads the options named in accept, a set of: 'o' mount options, 'b' --block,
- * 'v' --verify, 'w' --wait, 'S' --sha256, 'D' --digest, 'M' --mirror; --json and --help always. Operands are then argv[*ret_first]
+ * 'v' --verify, 'w' --wait, 'B' --background, 'S' --sha256, 'D' --digest, 'M' --mirror; --json and
+ * --help always. Operands are then argv[*ret_first]
  * on; fewer than min or more than max are refused. -1 to go on, or an exit status.
  */
 int options_parse(const struct command *command, int argc, char **argv, const char *accept, int min,

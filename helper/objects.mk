@@ -20,13 +20,13 @@ COMMON_OBJS := \
 	ask.o order.o order_load.o order_ahead.o plan.o shard.o profile.o profile_json.o profile_file.o
 
 # The daemon: main file wfsd.c.
-WFSD_OBJS := wfsd.o server.o server_command.o job.o check.o verify.o report.o metrics.o ratios.o control.o \
+WFSD_OBJS := wfsd.o server.o server_command.o server_profile.o job.o check.o verify.o report.o metrics.o ratios.o control.o \
 	kernel.o channel.o payload.o harden.o \
 	requests.o requests_mount.o requests_names.o requests_data.o node.o
 
 # The command: main file wfs.c.
 WFS_OBJS := wfs.o client.o show.o progress.o control.o \
-	cmd_mounts.o cmd_events.o cmd_stat.o cmd_fetch.o cmd_verify.o cmd_prefetch.o cmd_drop.o
+	cmd_mounts.o cmd_events.o cmd_stat.o cmd_fetch.o cmd_verify.o cmd_prefetch.o cmd_drop.o cmd_profile.o
 
 # The mount helper: main file mount.c.
 MOUNT_OBJS := mount.o

@@ -224,6 +224,7 @@ void server_talk(struct connection *connection)
 		if (used == SERVER_LINE_MAX - 1)
 			break;
 	}
+	free(TAKE(connection->upload));
 }
 
 static void *server_connection(void *arg)

@@ -12,6 +12,7 @@
 #include "cleanup.h"
 #include "counters.h"
 #include "events.h"
+#include "order.h"
 #include "server_impl.h"
 #include "store.h"
 
@@ -19,6 +20,8 @@
 #define SYNC_TIMEOUT_S 600
 /* How soon it is seen that nobody follows any more. */
 #define EVENTS_LOOK_MS 500
+/* How long an eviction waits for what was brought ahead. */
+#define EVICT_SETTLE_MS 5000
 
 static const char *command_string(const json_t *request, const char *key)
 {
@@ -40,32 +43,58 @@ static void command_find_mount(void *arg, const struct kernel_mount *mount)
 	found->options = strdup(mount->options ? mount->options : "");
 }
 
+/* Source and options of "mount", or those of the request. -errno and a sentence. */
+static int command_names(struct connection *connection, const json_t *request,
+			 struct command_mount *ret, char *msg, size_t msg_size)
+{
+	struct server *server = connection->server;
+	const char *source = command_string(request, "source");
+	const char *options = command_string(request, "options");
+
+	*ret = (struct command_mount){
+		.id = (uint64_t)json_integer_value(json_object_get(request, "mount")),
+	};
+	if (!ret->id) {
+		ret->source = source ? strdup(source) : NULL;
+		ret->options = options ? strdup(options) : NULL;
+		if (!source)
+			return -EINVAL;
+		return ret->source && (!options || ret->options) ? 0 : -ENOMEM;
+	}
+	if (server->kernel)
+		kernel_each_mount(server->kernel, command_find_mount, ret);
+	if (ret->source && ret->options)
+		return 0;
+	snprintf(msg, msg_size, "the daemon does not know this mount");
+	return -ENOENT;
+}
+
 /* The origin of "mount", or of "source" with "options". A reference, or -errno and a sentence. */
 static int command_origin(struct connection *connection, const json_t *request, struct origin **ret,
 			  char *msg, size_t msg_size)
 {
-	struct server *server = connection->server;
-	json_int_t id = json_integer_value(json_object_get(request, "mount"));
-	const char *source = command_string(request, "source");
-	const char *options = command_string(request, "options");
-	struct command_mount mount = { .id = (uint64_t)id };
-	int err = 0;
+	struct command_mount names;
+	int err = command_names(connection, request, &names, msg, msg_size);
 
-	if (id) {
-		if (server->kernel)
-			kernel_each_mount(server->kernel, command_find_mount, &mount);
-		if (!mount.source || !mount.options) {
-			snprintf(msg, msg_size, "the daemon does not know this mount");
-			err = -ENOENT;
-		}
-		source = mount.source;
-		options = mount.options;
-	}
 	if (!err)
-		err = source ? core_origin(server->core, source, options, ret, msg, msg_size) :
-			       -EINVAL;
-	free(mount.source);
-	free(mount.options);
+		err = core_origin(connection->server->core, names.source, names.options, ret, msg,
+				  msg_size);
+	free(names.source);
+	free(names.options);
+	return err;
+}
+
+int server_source(struct connection *connection, const json_t *request, char **ret, char *msg,
+		  size_t msg_size)
+{
+	struct command_mount names;
+	int err = command_names(connection, request, &names, msg, msg_size);
+
+	if (err)
+		free(names.source);
+	else
+		*ret = names.source;
+	free(names.options);
 	return err;
 }
 
@@ -228,6 +257,8 @@ static int command_evict(struct connection *connection, const json_t *request, j
 			 char *msg, size_t msg_size)
 {
 	const char *path = command_string(request, "path");
+	struct core *core = connection->server->core;
+	struct core_below below = { .path = path ? path : "" };
 	uint64_t blocks = 0, busy = 0, pinned = 0;
 	struct origin *origin;
 	struct store *store;
@@ -235,6 +266,10 @@ static int command_evict(struct connection *connection, const json_t *request, j
 
 	if (err)
 		return err;
+	/* What is brought ahead is in nobody's use. */
+	below.identity = origin_identity(origin);
+	if (order_settle(core_order(core), below.identity, below.path, ORDER_CLOSE))
+		core_sync_below(core, &below, EVICT_SETTLE_MS);
 	err = store_evict(store, origin_identity(origin), path ? path : "", &blocks, &busy,
 			  &pinned);
 	if (err == -EAGAIN)
@@ -354,12 +389,14 @@ static const struct {
 	const char *name;
 	server_command_fn fn;
 } commands[] = {
-	{ "stat", command_stat },     { "ls", command_ls },
-	{ "fetch", job_fetch },	      { "verify", verify_run },
-	{ "sync", command_sync },     { "invalidate", command_invalidate },
-	{ "evict", command_evict },   { "pin", command_pin },
-	{ "unpin", command_pin },     { "mounts", command_mounts },
-	{ "events", command_events },
+	{ "stat", command_stat },	  { "ls", command_ls },
+	{ "fetch", job_fetch },		  { "verify", verify_run },
+	{ "sync", command_sync },	  { "invalidate", command_invalidate },
+	{ "evict", command_evict },	  { "pin", command_pin },
+	{ "unpin", command_pin },	  { "mounts", command_mounts },
+	{ "events", command_events },	  { "profile-save", profile_save },
+	{ "profile-part", profile_part }, { "profile-load", profile_load },
+	{ "profile-list", profile_list }, { "profile-drop", profile_drop },
 };
 
 server_command_fn server_command(const char *name)

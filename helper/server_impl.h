@@ -22,8 +22,10 @@ struct connection {
 	struct server *server;
 	pthread_t thread;
 	int fd;
-	bool ended;  /* server->lock: the thread can be joined */
-	bool broken; /* nobody reads what is sent */
+	bool ended;   /* server->lock: the thread can be joined */
+	bool broken;  /* nobody reads what is sent */
+	char *upload; /* text that comes in parts, allocated */
+	size_t upload_len;
 };
 
 struct server {
@@ -66,6 +68,23 @@ server_command_fn server_command(const char *name);
  */
 int server_cached(struct connection *connection, const json_t *request, struct store **ret_store,
 		  struct origin **ret_origin, char *msg, size_t msg_size);
+
+/* The source that a command names, or that its mount has; allocated. */
+int server_source(struct connection *connection, const json_t *request, char **ret, char *msg,
+		  size_t msg_size);
+
+/* server_profile: `wfs profile`. */
+int profile_save(struct connection *connection, const json_t *request, json_t **ret_result,
+		 char *msg, size_t msg_size);
+/* A part of the text for profile_load(), which is longer than a line may be. */
+int profile_part(struct connection *connection, const json_t *request, json_t **ret_result,
+		 char *msg, size_t msg_size);
+int profile_load(struct connection *connection, const json_t *request, json_t **ret_result,
+		 char *msg, size_t msg_size);
+int profile_list(struct connection *connection, const json_t *request, json_t **ret_result,
+		 char *msg, size_t msg_size);
+int profile_drop(struct connection *connection, const json_t *request, json_t **ret_result,
+		 char *msg, size_t msg_size);
 
 /* job: `wfs fetch`. */
 int job_fetch(struct connection *connection, const json_t *request, json_t **ret_result, char *msg,

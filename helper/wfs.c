@@ -20,9 +20,9 @@
 #include "version.h"
 
 static const struct command *const commands[] = {
-	&command_mounts, &command_stat,	    &command_ls,    &command_fetch,
-	&command_verify, &command_prefetch, &command_sync,  &command_invalidate,
-	&command_evict,	 &command_pin,	    &command_unpin, &command_events,
+	&command_mounts,   &command_stat,    &command_ls,	  &command_fetch, &command_verify,
+	&command_prefetch, &command_sync,    &command_invalidate, &command_evict, &command_pin,
+	&command_unpin,	   &command_profile, &command_events,
 };
 
 static void usage(FILE *out)
@@ -152,6 +152,7 @@ int options_parse(const struct command *command, int argc, char **argv, const ch
 		{ "block", required_argument, NULL, 'b' },
 		{ "verify", no_argument, NULL, 'v' },
 		{ "wait", no_argument, NULL, 'w' },
+		{ "background", no_argument, NULL, 'B' },
 		{ "sha256", required_argument, NULL, 'S' },
 		{ "digest", required_argument, NULL, 'D' },
 		{ "mirror", required_argument, NULL, 'M' },
@@ -195,6 +196,9 @@ int options_parse(const struct command *command, int argc, char **argv, const ch
 		case 'M':
 			if (options_mirror(ret, optarg))
 				return failed("out of memory");
+			break;
+		case 'B':
+			ret->background = true;
 			break;
 		case 'S':
 		case 'D':

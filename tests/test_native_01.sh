@@ -69,7 +69,7 @@ is "$status" 2 "wrong usage has status 2"
 status=0
 wfs nonsense >"$tmp/usage" 2>&1 || status=$?
 is "$status" 2 "so has a command that there is not"
-for command in mounts stat ls fetch verify prefetch sync invalidate evict pin unpin events; do
+for command in mounts stat ls fetch verify prefetch sync invalidate evict pin unpin profile events; do
 	wfs "$command" --help >"$tmp/usage" || not_ok "wfs $command --help"
 done
 check "wfsd --help" wfsd --help
