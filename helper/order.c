@@ -18,6 +18,8 @@
 #define ORDER_NOTES_MAX 8192
 /* A model that nothing is needed of for so long has been loaded. */
 #define ORDER_IDLE_NS 60000000000ULL
+/* Marks are kept for a reader that goes on: not for one that has needed nothing for so long. */
+#define ORDER_MARKS_NS 5000000000ULL
 /* How often that is looked at; and, while marks are kept, whether memory is short. */
 #define ORDER_LOOK_MS  1000
 #define ORDER_MARKS_MS 100
@@ -87,8 +89,7 @@ void order_wake(void *arg)
 	pthread_cond_signal(&order->changed);
 }
 
-void order_needed(struct order *order, struct object *object, uint64_t block, uint32_t reader,
-		  bool first)
+void order_needed(struct order *order, struct object *object, const struct order_asked *asked)
 {
 	struct order_note *note;
 
@@ -99,9 +100,7 @@ void order_needed(struct order *order, struct object *object, uint64_t block, ui
 	if (!note)
 		return;
 	note->object = object_ref(object);
-	note->block = block;
-	note->reader = reader;
-	note->first = first;
+	note->asked = *asked;
 	pthread_mutex_lock(&order->lock);
 	if (order->running && !order->stop && order->note_count < ORDER_NOTES_MAX) {
 		*order->notes_end = note;
@@ -192,7 +191,7 @@ static struct load *order_load(struct order *order, const struct order_note *not
 	unsigned int count = 0;
 
 	for (; (load = *link) && !load_of(load, note->object); link = &load->next)
-		if (++count == ORDER_LOADS_MAX) {
+		if (++count == ORDER_LOADS_MAX && !note->asked.advice) {
 			/* The one that was needed least lately. */
 			order_close(link, true);
 			load = NULL;
@@ -200,7 +199,7 @@ static struct load *order_load(struct order *order, const struct order_note *not
 		}
 	if (load)
 		*link = load->next;
-	else if (load_create(order, note->object, &load))
+	else if (note->asked.advice || load_create(order, note->object, &load))
 		return NULL;
 	load->next = order->loads;
 	order->loads = load;
@@ -217,7 +216,8 @@ static void order_take(struct order *order, struct order_note *notes)
 
 		notes = note->next;
 		if (load) {
-			load->noted_ns = now;
+			if (!note->asked.advice)
+				load->noted_ns = now;
 			load_needed(load, note);
 		}
 		order_note_free(note);
@@ -310,7 +310,7 @@ static bool order_turn(struct order *order, bool *marks)
 			order_close(link, true);
 			continue;
 		}
-		ahead_pump(load, keep);
+		ahead_pump(load, keep && now - load->noted_ns < ORDER_MARKS_NS);
 		*marks = *marks || ahead_has_marks(load);
 		link = &load->next;
 	}

@@ -29,12 +29,15 @@ void order_stop(struct order *order);
 /* NULL is none, here and in all that follows. */
 void order_destroy(struct order *order);
 
-/*
- * A reader waits for a block, or will soon, and its want has been started. reader tells
- * processes apart, 0: not known. first: nothing of the block was asked for before. Any thread.
- */
-void order_needed(struct order *order, struct object *object, uint64_t block, uint32_t reader,
-		  bool first);
+/* What is known of a block that was asked for. */
+struct order_asked {
+	uint64_t block;
+	uint32_t reader; /* tells processes apart, 0: not known */
+	bool first;	 /* nothing of the block was asked for before */
+	bool advice;	 /* nobody waits for it: it is no part of an order */
+};
+/* A block was asked for, and the want for it has been started. Any thread. */
+void order_needed(struct order *order, struct object *object, const struct order_asked *asked);
 
 /* What order_settle() does to loads at or below a directory of an origin. */
 enum order_settle {

@@ -164,6 +164,20 @@ void ahead_needed(struct load *load, size_t file, uint64_t block)
 	load->strays++;
 }
 
+static void ahead_asked_of(struct order_ahead *ahead, const char *name, uint64_t block)
+{
+	size_t file;
+
+	if (ahead->plan && !profile_find_file(ahead->profile, name, &file))
+		plan_asked(ahead->plan, profile_place(file, block));
+}
+
+void ahead_asked(struct load *load, const char *name, uint64_t block)
+{
+	ahead_asked_of(&load->learned, name, block);
+	ahead_asked_of(&load->guess, name, block);
+}
+
 /* ---- the next shard ---- */
 
 static int ahead_name_order(const void *a, const void *b)
@@ -295,7 +309,7 @@ static int ahead_shard(struct load *load, const char *name)
 void ahead_count(struct load *load, size_t file, uint64_t block)
 {
 	if (shards_needed(load->shards, file, profile_blocks(load->recording, file), block,
-			  load->note->reader) &&
+			  load->note->asked.reader) &&
 	    load->read_count < LOAD_READ_MAX)
 		load->read[load->read_count++] = file;
 }

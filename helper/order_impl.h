@@ -22,9 +22,7 @@
 struct order_note {
 	struct order_note *next;
 	struct object *object; /* a reference */
-	uint64_t block;
-	uint32_t reader;
-	bool first;
+	struct order_asked asked;
 };
 
 struct order_call {
@@ -120,6 +118,8 @@ int ahead_create(struct load *load, struct profile *profile, struct order_ahead 
 void ahead_free(struct order_ahead *ahead);
 /* A block of a file of the recording was needed: is it, with what was passed, as expected? */
 void ahead_needed(struct load *load, size_t file, uint64_t block);
+/* Somebody has asked for it, though it is not needed yet. */
+void ahead_asked(struct load *load, const char *name, uint64_t block);
 /* Counts for what comes next: needed, or passed by a plan. */
 void ahead_count(struct load *load, size_t file, uint64_t block);
 /* Fetches what is to be fetched; keep: marks may be kept. */

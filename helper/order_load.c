@@ -145,7 +145,7 @@ void load_record(struct load *load, const char *name, const char *version, uint6
 	size_t file;
 
 	if (profile_add_file(load->recording, name, version, size, &file) ||
-	    load_stream(load, load->note->reader, &stream))
+	    load_stream(load, load->note->asked.reader, &stream))
 		return;
 	if (block < profile_blocks(load->recording, file) &&
 	    !profile_add(load->recording, stream, profile_place(file, block))) {
@@ -182,6 +182,10 @@ void load_needed(struct load *load, const struct order_note *note)
 	size_t file, at;
 
 	load_split(object->path, &name);
+	if (note->asked.advice) {
+		ahead_asked(load, name, note->asked.block);
+		return;
+	}
 	load->note = note;
 	if (profile_add_file(load->recording, name, object->attr.version, object->attr.size, &file))
 		return;
@@ -190,11 +194,11 @@ void load_needed(struct load *load, const struct order_note *note)
 		return;
 	load_remember(load, file, object);
 	/* Asked for afresh: what came of it did not stay. */
-	if (note->first &&
-	    profile_find(load->recording, profile_place(file, note->block), &stream, &at))
+	if (note->asked.first &&
+	    profile_find(load->recording, profile_place(file, note->asked.block), &stream, &at))
 		load->again++;
-	ahead_needed(load, file, note->block);
-	load_record(load, name, object->attr.version, object->attr.size, note->block);
+	ahead_needed(load, file, note->asked.block);
+	load_record(load, name, object->attr.version, object->attr.size, note->asked.block);
 	load->note = NULL;
 }
 

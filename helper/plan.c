@@ -45,6 +45,7 @@ struct plan_want {
 	uint64_t len;
 	bool mark;
 	bool sure;	   /* a mark that nobody can have read without asking for it */
+	bool asked;	   /* somebody has */
 	bool counted;	   /* its end was seen; the plan's thread */
 	atomic_bool begun; /* the callback: before it lets go of the want */
 	atomic_bool ended; /* and after it, error being set */
@@ -224,10 +225,8 @@ static void plan_count(struct plan *plan, struct plan_stream *stream, struct pla
  */
 static void plan_unmark(struct plan_stream *stream, struct plan_want *mine)
 {
-	if (!mine->sure || mine->position >= stream->next)
-		return;
-	mine->sure = false;
-	stream->jumps++;
+	if (mine->sure && !mine->asked && mine->position < stream->next)
+		stream->jumps++;
 }
 
 /* What has ended, and is no mark or one that was passed. */
@@ -240,7 +239,7 @@ static void plan_settle(struct plan *plan, struct plan_stream *stream)
 
 		if (ended && !mine->counted)
 			plan_count(plan, stream, mine, atomic_load(&mine->error));
-		if (!ended || (mine->mark && !plan->unmarked && !stream->dropped &&
+		if (!ended || (mine->mark && !mine->asked && !plan->unmarked && !stream->dropped &&
 			       !atomic_load(&mine->error) && mine->position >= stream->next)) {
 			link = &mine->next;
 			continue;
@@ -313,12 +312,21 @@ int plan_follow(struct plan *plan, uint32_t number)
 	return 0;
 }
 
-/* Somebody asks for the place: if it is a mark, it was not passed over. */
-static void plan_asked(struct plan_stream *stream, size_t position)
+/* If it is a mark, it was not passed over, and need not be kept. */
+static void plan_asked_at(struct plan_stream *stream, size_t position)
 {
 	for (struct plan_want *mine = stream->wants; mine; mine = mine->next)
 		if (mine->position == position)
-			mine->sure = false;
+			mine->asked = true;
+}
+
+void plan_asked(struct plan *plan, uint64_t place)
+{
+	size_t position;
+	uint32_t number;
+
+	if (profile_find(plan->profile, place, &number, &position) && number < plan->stream_count)
+		plan_asked_at(&plan->streams[number], position);
 }
 
 /* The reader has come past these places. */
@@ -359,7 +367,7 @@ bool plan_needed(struct plan *plan, uint64_t place)
 	stream = plan_stream(plan, number);
 	if (!stream)
 		return false;
-	plan_asked(stream, position);
+	plan_asked_at(stream, position);
 	/* Late, or once more: no sign of anything. */
 	if (position < stream->next) {
 		if (plan_test(stream, position)) {

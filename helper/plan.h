@@ -43,6 +43,8 @@ int plan_follow(struct plan *plan, uint32_t stream);
 
 /* How a place that is needed fits: false: another one was to be expected. */
 bool plan_needed(struct plan *plan, uint64_t place);
+/* Somebody has asked for the place, needed or not: if it is a mark, it is let go of. */
+void plan_asked(struct plan *plan, uint64_t place);
 /* Fetches what is to be fetched now, and settles what has come. */
 void plan_pump(struct plan *plan);
 /*

@@ -350,10 +350,10 @@ void requests_fill(struct kernel *kernel, struct wfs_request *request)
 {
 	struct node *node = node_find(kernel, request->node);
 	struct object *object;
-	uint32_t units, reader;
+	struct order_asked asked;
 	struct fill *fill;
-	bool learn, first;
-	uint64_t block;
+	uint32_t units;
+	bool learn;
 	int r;
 
 	if (!node) {
@@ -392,10 +392,13 @@ void requests_fill(struct kernel *kernel, struct wfs_request *request)
 	fill->request = request;
 	fill->node = node;
 	fill->pending = 1;
-	learn = node->prefetch && fill->want.why != FETCH_PREFETCH;
-	first = request->flags & WFS_REQ_F_WHOLE;
-	block = request->block;
-	reader = request->reader;
+	learn = node->prefetch;
+	asked = (struct order_asked){
+		.block = request->block,
+		.reader = request->reader,
+		.first = request->flags & WFS_REQ_F_WHOLE,
+		.advice = fill->want.why == FETCH_PREFETCH,
+	};
 	object = object_ref(node->object);
 	fill_list(kernel, fill);
 	r = fetch_start(kernel->core, &fill->want);
@@ -405,7 +408,7 @@ void requests_fill(struct kernel *kernel, struct wfs_request *request)
 		free(fill);
 		request_reply(kernel, request, r, NULL, 0);
 	} else if (learn) {
-		order_needed(core_order(kernel->core), object, block, reader, first);
+		order_needed(core_order(kernel->core), object, &asked);
 	}
 	object_unref(object);
 }

@@ -174,6 +174,7 @@ require umount "$mnt"
 
 # ---- wfs prefetch, all the way
 
+require wfs evict "$source"
 require mount_model
 check "prefetch --wait" wfs prefetch --wait "$mnt"
 is "$(sent_all "${names[@]}")" "$total" "brings all, once"
@@ -187,8 +188,12 @@ require umount "$mnt"
 
 # ---- a mount that goes away
 
-require wfs evict "$source"
-require fault '*' mute '"method": "GET"'
+require configure "[fetch]
+connections_per_host = 1"
+require fresh_cache
+for name in "${names[@]}"; do
+	require fault "$name" mute '"method": "GET"'
+done
 require mount_model
 require wfs prefetch "$mnt"
 queued() {
@@ -201,3 +206,5 @@ unqueued() {
 }
 check "with their mount they are let go of" soon 20 unqueued
 require calm
+check "all is settled" soon 30 settled
+at_most "$(sent_all "${names[@]}")" $((total / 2)) "and are not asked for afterwards"

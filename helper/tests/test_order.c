@@ -120,12 +120,13 @@ static void reader_close(struct reader *reader)
 /* True: the helper was asked. */
 static bool reader_needs(struct reader *reader, uint64_t block, uint32_t process)
 {
+	const struct order_asked asked = { .block = block, .reader = process, .first = true };
 	struct rig_want want;
 
 	if (reader->cached[block])
 		return false;
 	rig_want(&rig, &want, reader->object, block, 0, 1, FETCH_DEMAND);
-	order_needed(core_order(rig.core), reader->object, block, process, true);
+	order_needed(core_order(rig.core), reader->object, &asked);
 	assert_int_equal(rig_wait(&want), 0);
 	assert_memory_equal(want.copy, bytes + block * BLOCK, BLOCK);
 	rig_want_free(&want);
@@ -204,6 +205,7 @@ static void test_replay(void **state)
 {
 	uint64_t planned = counter_get(plan_blocks), fetched = counter_get(plan_fetched_blocks);
 	uint64_t used = counter_get(plan_used_blocks), wasted = counter_get(plan_wasted_blocks);
+	struct order_asked advice = { .advice = true };
 	unsigned int times[BLOCKS], n = 0;
 	static struct reader reader;
 	int order[NEEDED];
@@ -226,6 +228,11 @@ static void test_replay(void **state)
 	asked("m", names[0], times, order, NEEDED);
 	for (unsigned int i = 0; i < 7; i++)
 		assert_int_equal(order[i], (int)two_region(i));
+	/* A mark is kept until somebody asks for it, be it as advice. */
+	assert_false(reader.cached[two_region(4)]);
+	advice.block = two_region(4);
+	order_needed(core_order(rig.core), reader.object, &advice);
+	RIG_UNTIL(reader.cached[two_region(4)]);
 	for (unsigned int i = 3; i < NEEDED; i++)
 		n += reader_needs(&reader, two_region(i), 9);
 	/* Some, the marks, were asked for, so that the window moved. */
