@@ -421,12 +421,35 @@ uint32_t object_units(const struct object *object, uint64_t block)
 	return (uint32_t)((len + BUFFER_UNIT - 1) >> BUFFER_UNIT_SHIFT);
 }
 
+/* What is kept in its buffer until a reader asks for it is told when it has. */
+static void object_unmap_marks(struct object *object, uint64_t first, uint64_t count,
+			       uint64_t *bitmap, uint64_t *sums, size_t *ret_sums)
+{
+	SCOPED_LOCK(&object->core->lock);
+	for (size_t i = 0; i < BLOCK_BUCKETS; i++) {
+		for (const struct block *block = object->blocks[i]; block;
+		     block = block->hash_next) {
+			uint64_t bit = block->nr - first;
+
+			if (block->mark && block->wants && bit < count &&
+			    bitmap[bit / 64] >> (bit % 64) & 1)
+				store_unmap(store_file_key(object->file), first, bit, bitmap, sums,
+					    ret_sums);
+		}
+	}
+}
+
 int object_map(struct object *object, uint64_t first, uint64_t count, uint64_t *bitmap,
 	       uint64_t *sums, size_t *ret_sums)
 {
+	int err;
+
 	memset(bitmap, 0, (count + 63) / 64 * sizeof(*bitmap));
 	*ret_sums = 0;
 	if (!object->file)
 		return 0;
-	return store_map(object->file, first, count, bitmap, sums, ret_sums);
+	err = store_map(object->file, first, count, bitmap, sums, ret_sums);
+	if (!err)
+		object_unmap_marks(object, first, count, bitmap, sums, ret_sums);
+	return err;
 }

@@ -448,6 +448,17 @@ static bool plan_is_mark(struct plan *plan, const struct plan_stream *stream, si
 		position + 1 == stream->count);
 }
 
+/* Whoever opens the file later is not told that the block is cached, either. */
+static void plan_show(struct plan *plan, const struct plan_want *mine)
+{
+	struct block *block;
+
+	SCOPED_LOCK(&plan->core->lock);
+	block = block_find(mine->want.object, mine->want.block);
+	if (block)
+		block->mark = true;
+}
+
 /* 1: begun, 0: left out, -EAGAIN: not now. Takes the reference. */
 static int plan_start(struct plan *plan, struct plan_stream *stream, size_t position,
 		      struct object *object, uint64_t nr)
@@ -492,6 +503,8 @@ static int plan_start(struct plan *plan, struct plan_stream *stream, size_t posi
 	if (fetch_start(plan->core, &mine->want)) {
 		atomic_store(&mine->error, -EAGAIN);
 		atomic_store(&mine->ended, true);
+	} else if (mine->mark) {
+		plan_show(plan, mine);
 	}
 	return 1;
 }

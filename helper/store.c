@@ -228,9 +228,8 @@ static uint32_t store_units(void *arg, uint64_t block)
 	return (uint32_t)((store_block_len(key->size, key->block_shift, block) + 65535) >> 16);
 }
 
-/* Takes a block out of a map. */
-static void store_unmap(const struct store_key *key, uint64_t first, uint64_t bit, uint64_t *bitmap,
-			uint64_t *sums, size_t *ret_sums)
+void store_unmap(const struct store_key *key, uint64_t first, uint64_t bit, uint64_t *bitmap,
+		 uint64_t *sums, size_t *ret_sums)
 {
 	uint64_t units = store_units((void *)key, first + bit), at = 0;
 

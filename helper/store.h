@@ -97,6 +97,9 @@ int store_lookup_kept(struct store_file *file, uint64_t block, uint64_t *sums, u
 /* As object_map(). */
 int store_map(struct store_file *file, uint64_t first, uint64_t count, uint64_t *bitmap,
 	      uint64_t *sums, size_t *ret_sums);
+/* Takes the block first + bit, which is in it, out of such a map. */
+void store_unmap(const struct store_key *key, uint64_t first, uint64_t bit, uint64_t *bitmap,
+		 uint64_t *sums, size_t *ret_sums);
 /* Bytes of the file that are recorded. */
 uint64_t store_file_cached(struct store_file *file);
 

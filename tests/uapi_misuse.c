@@ -322,7 +322,7 @@ static void fetch_cases(void)
 	is(fetch_with(good), 1, "  after which the request is still there");
 	is(request->opcode, WFS_REQ_RESUMED, "  it is RESUMED");
 	ok(request->size == sizeof(*request) && request->session == chan.session &&
-		   !request->payload_len && !request->pad && !request->mount && !request->node,
+		   !request->payload_len && !request->reader && !request->mount && !request->node,
 	   "  and its record is as the header says");
 	id = request->id;
 	is(fetch_with(good), -EAGAIN, "FETCH without waiting, with nothing there");
