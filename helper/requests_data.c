@@ -223,6 +223,7 @@ struct fill {
 	_Atomic int error;
 	_Atomic uint64_t used; /* bytes that somebody in the kernel waited for */
 	atomic_bool unwanted;  /* the kernel said so: no more delivers */
+	atomic_bool unmounted;
 };
 
 struct deliver {
@@ -230,14 +231,22 @@ struct deliver {
 	struct fill *fill;
 };
 
-static void fill_list(struct kernel *kernel, struct fill *fill)
+/* False: its mount is gone, the request for it having been overtaken by that for its end. */
+static bool fill_list(struct kernel *kernel, struct fill *fill)
 {
+	const struct mount *mount;
+
 	SCOPED_LOCK(&kernel->lock);
+	for (mount = kernel->mounts; mount && mount->id != fill->request->mount;)
+		mount = mount->next;
+	if (!mount)
+		return false;
 	fill->next = kernel->fills;
 	fill->link = &kernel->fills;
 	if (fill->next)
 		fill->next->link = &fill->next;
 	kernel->fills = fill;
+	return true;
 }
 
 static void fill_unlist(struct fill *fill)
@@ -334,6 +343,16 @@ static void fill_done(struct fetch_want *want, int error, const char *message)
 	fill_put(fill);
 }
 
+/* The caller has a reference. */
+static void fill_cancel(struct fill *fill)
+{
+	if (!fetch_cancel(&fill->want))
+		return;
+	atomic_store(&fill->error, -ECANCELED);
+	/* The scheduler's. */
+	fill_put(fill);
+}
+
 static enum fetch_why fill_why(uint32_t why)
 {
 	switch (why) {
@@ -391,7 +410,8 @@ void requests_fill(struct kernel *kernel, struct wfs_request *request)
 	fill->kernel = kernel;
 	fill->request = request;
 	fill->node = node;
-	fill->pending = 1;
+	/* The scheduler's, and ours. */
+	fill->pending = 2;
 	learn = node->prefetch;
 	asked = (struct order_asked){
 		.block = request->block,
@@ -400,16 +420,23 @@ void requests_fill(struct kernel *kernel, struct wfs_request *request)
 		.advice = fill->want.why == FETCH_PREFETCH,
 	};
 	object = object_ref(node->object);
-	fill_list(kernel, fill);
-	r = fetch_start(kernel->core, &fill->want);
-	if (r) {
-		fill_unlist(fill);
+	if (!fill_list(kernel, fill)) {
 		node_unref(node);
 		free(fill);
-		request_reply(kernel, request, r, NULL, 0);
+		request_reply(kernel, request, -EIO, NULL, 0);
+		object_unref(object);
+		return;
+	}
+	r = fetch_start(kernel->core, &fill->want);
+	if (r) {
+		atomic_store(&fill->error, r);
+		fill_put(fill);
+	} else if (atomic_load(&fill->unmounted)) {
+		fill_cancel(fill);
 	} else if (learn) {
 		order_needed(core_order(kernel->core), object, &asked);
 	}
+	fill_put(fill);
 	object_unref(object);
 }
 
@@ -437,11 +464,8 @@ void requests_cancel_fills(struct kernel *kernel, uint64_t mount)
 	pthread_mutex_unlock(&kernel->lock);
 	while ((fill = list)) {
 		list = fill->cancelling;
-		if (fetch_cancel(&fill->want)) {
-			atomic_store(&fill->error, -ECANCELED);
-			/* The scheduler's. */
-			fill_put(fill);
-		}
+		atomic_store(&fill->unmounted, true);
+		fill_cancel(fill);
 		fill_put(fill);
 	}
 }

@@ -325,8 +325,8 @@ void requests_mount(struct kernel *kernel, struct wfs_request *request)
 void requests_unmount(struct kernel *kernel, struct wfs_request *request)
 {
 	log_info("mount %llu is gone", (unsigned long long)request->mount);
-	requests_cancel_fills(kernel, request->mount);
 	mount_remove(kernel, request->mount);
+	requests_cancel_fills(kernel, request->mount);
 	request_reply(kernel, request, 0, NULL, 0);
 }
 

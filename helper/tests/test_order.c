@@ -475,6 +475,42 @@ static void test_joined_is_promoted(void **state)
 	reader_close(&reader);
 }
 
+/* All that has not begun can be taken back, and is not asked for. */
+static void test_taken_back(void **state)
+{
+	static struct rig_want wants[BLOCKS];
+	static struct reader reader;
+	unsigned int times[BLOCKS];
+	bool gone[BLOCKS];
+
+	(void)state;
+	rig.config->connections_per_host = 1;
+	rig_start(&rig);
+	reader_open(&reader, "m", names[2]);
+	faulty_fault(
+		&faulty,
+		"{\"path\": \"/m/m-00003-of-00004.x\", \"method\": \"GET\", \"kind\": \"delay\", \"seconds\": 0.5, \"times\": 1}");
+	rig_want(&rig, &wants[0], reader.object, 0, 0, 1, FETCH_PREFETCH);
+	RIG_UNTIL(counter_get(active_fetches));
+	for (uint64_t i = 1; i < BLOCKS; i++)
+		rig_want(&rig, &wants[i], reader.object, i, 0, 1, FETCH_PREFETCH);
+	for (uint64_t i = 0; i < BLOCKS; i++)
+		gone[i] = fetch_cancel(&wants[i].want);
+	for (uint64_t i = 0; i < BLOCKS; i++) {
+		if (!gone[i])
+			assert_int_equal(rig_wait(&wants[i]), 0);
+		rig_want_free(&wants[i]);
+	}
+	RIG_UNTIL(!counter_get(queued_blocks));
+	RIG_UNTIL(!counter_get(active_fetches));
+	asked("m", names[2], times, NULL, 0);
+	for (uint64_t i = 0; i < BLOCKS; i++)
+		assert_int_equal(times[i], gone[i] ? 0 : 1);
+	assert_false(gone[0]);
+	assert_true(gone[BLOCKS - 1]);
+	reader_close(&reader);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -485,6 +521,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_next_shard, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_next, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_joined_is_promoted, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_taken_back, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("order", tests, group_setup, group_teardown);
