@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*
- * server, server_command: the input is what somebody writes to the control socket. What
+ * server, server_command, server_profile: the input is what somebody writes to the control socket. What
  * the commands ask is answered from here.
  */
 #include <errno.h>
@@ -13,7 +13,10 @@
 
 #include "cleanup.h"
 #include "fuzz.h"
+#include "order.h"
 #include "origin_impl.h"
+#include "profile.h"
+#include "profile_file.h"
 #include "server_impl.h"
 #include "store.h"
 
@@ -127,6 +130,53 @@ int store_unpin(struct store *store, const char *identity, const char *path)
 	(void)store;
 	fuzz_check(!strcmp(identity, "x"));
 	return *path ? 0 : -ENOENT;
+}
+
+struct order *core_order(const struct core *core)
+{
+	(void)core;
+	return NULL;
+}
+
+bool order_settle(struct order *order, const char *identity, const char *dir,
+		  enum order_settle what)
+{
+	(void)order;
+	(void)what;
+	fuzz_check(!strcmp(identity, "x") && dir);
+	return false;
+}
+
+int profile_file_write(struct store *store, const char *identity, const struct profile *profile)
+{
+	json_t *json = profile_json(profile);
+
+	(void)store;
+	fuzz_check(!strcmp(identity, "x"));
+	/* What was understood can be said again. */
+	fuzz_check(json_is_object(json));
+	json_decref(json);
+	return 0;
+}
+
+int profile_file_each(struct store *store, const char *identity, const char *path,
+		      int (*fn)(void *arg, const struct profile_found *found), void *arg)
+{
+	(void)store;
+	(void)path;
+	(void)fn;
+	(void)arg;
+	fuzz_check(!identity || !strcmp(identity, "x"));
+	return 0;
+}
+
+int profile_file_drop(struct store *store, const char *identity, const char *path,
+		      unsigned int *ret_count)
+{
+	(void)store;
+	fuzz_check(!strcmp(identity, "x"));
+	*ret_count = *path ? 1 : 0;
+	return 0;
 }
 
 int kernel_invalidate(struct kernel *kernel, uint64_t mount, const char *source, const char *path)

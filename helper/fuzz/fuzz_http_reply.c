@@ -43,8 +43,11 @@ static void check_offers(const struct offers *offers)
 	fuzz_check(offers->count <= OFFERS_MAX);
 	for (unsigned int i = 0; i < offers->count; i++) {
 		fuzz_check((unsigned int)offers->of[i].digest.algo < DIGEST_ALGOS);
-		fuzz_check(offers->of[i].from);
-		fuzz_check(!offers->composite || !offers->of[i].amazon);
+		fuzz_check((unsigned int)offers->of[i].from < OFFER_FROMS);
+		fuzz_check(offers->of[i].parts <= OFFERS_PARTS_MAX);
+		fuzz_check(offers->of[i].from == OFFER_S3 ?
+				   !offers->composite || offers->of[i].parts :
+				   !offers->of[i].parts);
 	}
 }
 

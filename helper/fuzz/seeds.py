@@ -160,7 +160,13 @@ def source():
 
 
 def control():
+    part = (r'{"command":"profile-part","part":"{\"format\":\"wfs-profile\",\"version\":1,\"models\":[{\"directory\":\"d\",'
+            r'\"block_size\":65536,\"files\":[{\"name\":\"n\",\"size\":900000,\"version\":\"v\"}],'
+            r'\"streams\":[\"0:0+3 0:7\",\"0:4\"]}]}"}' + '\n')
     seeds = [
+        part + '{"command":"profile-load","source":"file:///a","path":"p"}\n', part.replace('0:7', '0:1'),
+        '{"command":"profile-save","source":"file:///a"}\n', '{"command":"profile-list"}\n',
+        '{"command":"profile-drop","source":"file:///a","path":"p"}\n',
         '{"command":"stat"}\n', '{"command":"mounts"}\n', '{"command":"sync"}\n',
         '{"command":"ls","source":"http://h/","path":"a","options":"anon\\nregion=r"}\n',
         '{"command":"ls","source":"file:///tmp"}\n', '{"command":"fetch","source":"s3://b/","block":65536}\n',
@@ -175,7 +181,8 @@ def control():
         '{"command":"ls","source":"a\\u0000b"}\n', '{"command":"invalidate","mount":2,"source":"s3:'
         + '\u20ac' * 300 + '"}\n{"command":"stat"}\n', '{"command":"stat"}',
     ]
-    words = ['"command":', '"verify"', '"digest"', '"stat"', '"ls"', '"fetch"', '"sync"', '"invalidate"', '"evict"', '"mounts"',
+    words = ['"profile-part"', '"profile-load"', '0:0+3', '\\"size\\":', '\\"streams\\":',
+             '"command":', '"verify"', '"digest"', '"stat"', '"ls"', '"fetch"', '"sync"', '"invalidate"', '"evict"', '"mounts"',
              '"source":', '"path":', '"options":', '"mount":', '"block":', '"version":', '"size":', '"verify":true', '1', '2',
              '"file:///tmp"', '"s3://b"', '\\u0000', '\\ud800', '}\n{', '"\\u20ac"']
     return seeds, words
