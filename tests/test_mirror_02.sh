@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: read
+# kernels: 6.12
 # timeout: 240
 #
 # A mount with a mirror: its option, reads from both, and from the mirror alone once the

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: order
-# kernels: 6.1 6.12
+# kernels: 6.12
 # timeout: 300
 #
 # The order of a first load is that of the second, on a fresh cache: what a loader needs comes
