@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # group: names
-# kernels: 6.1 6.12 debug
+# kernels: 6.1 6.12
 #
 # What names look like: attributes, links, extended attributes, nothing can be written.
 . "$(dirname "$0")/lib.sh"

@@ -3,6 +3,7 @@
 # group: order
 # kernels: 6.12
 # timeout: 300
+# full: yes
 #
 # The order of a first load is that of the second, on a fresh cache: what a loader needs comes
 # once, what it does not need never. Without an order the next shard comes after the one before.
