@@ -24,6 +24,7 @@ help:
 	@echo 'make demo         load a real model through wfs in a VM'
 	@echo 'make check        run the tests in VMs [T=pattern] [K=6.1|6.12] [DEBUG=1]'
 	@echo 'make check-all    every group on every kernel, the debug kernel included'
+	@echo 'make bench        compare with other ways of reading [K=6.1|6.12] [ONLY=pattern,...]'
 	@echo 'make fuzz         fuzz the parsers [T=target] [SECONDS=600]'
 	@echo 'make lint         check the sources; make format: lay them out'
 	@echo 'make vm           a shell in a VM [K=...]; make reload: swap module and daemon in it'
@@ -107,6 +108,13 @@ check-all: deps
 	@status=0; tests/run -a $(if $(T),-t '$(T)') || status=$$?; \
 	tests/run -T ioctl $(if $(T),-t '$(T)') || status=$$?; \
 	exit $$status
+
+# ---- benchmark ---------------------------------------------------------------
+
+.PHONY: bench
+bench: deps
+	+@$(MAKE) -s helper modules tests K=$(K)
+	@tests/bench/run -k $(K) $(if $(ONLY),-o '$(ONLY)') $(BENCH_FLAGS)
 
 # A shell in a VM, this tree installed in it.
 vm: deps

@@ -10,6 +10,10 @@
  *
  * bytes were compared in all; touched counts each block that holds any of them once.
  * The exit status is 0 when every byte was right.
+ *
+ * With --stamps checking takes next to no time: of each page that is read one word is looked
+ * at, which make_data, given the same path as REFERENCE, must have written. With --measure
+ * the line has the figures of meter_print as well. --repeat N reads as often in one go.
  */
 #include <getopt.h>
 #include <inttypes.h>
@@ -51,6 +55,13 @@ static const struct pattern {
 	{ "scan", probe_scan, "mapping in order; faults=N pmd=N" },
 	{ "many", probe_many, "--count processes read one block at --offset at once" },
 	{ "time", probe_time, "read() in order without comparing; rate=MB/s" },
+	{ "read1m", rate_read1m, "read() of 1 MiB in order" },
+	{ "read8", rate_read8, "8 threads, an eighth of each file each, read() of 2 MiB" },
+	{ "mmap-scan", rate_mmap_scan, "a byte of each page of a private mapping in order" },
+	{ "direct4m", rate_direct4m, "O_DIRECT, 4 MiB in order" },
+	{ "rand-pread", rate_rand_pread, "--count pages anywhere by pread()" },
+	{ "rand-mmap", rate_rand_mmap, "--count pages anywhere of a mapping, MADV_RANDOM" },
+	{ "sums", rate_sums, "XXH64 of 64 KiB units in memory; hashed=BYTES" },
 };
 
 static void usage(void)
@@ -58,7 +69,8 @@ static void usage(void)
 	size_t i;
 
 	fputs("usage: reader PATTERN PATH REFERENCE [--seed N] [--count N] [--block BYTES]\n"
-	      "              [--offset N] [--ways NAME,...] [--shared] [--sequential]\n",
+	      "              [--offset N] [--ways NAME,...] [--shared] [--sequential]\n"
+	      "              [--measure] [--stamps] [--repeat N]\n",
 	      stderr);
 	for (i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
 		fprintf(stderr, "  %-14s %s\n", patterns[i].name, patterns[i].what);
@@ -93,9 +105,12 @@ int main(int argc, char **argv)
 		{ "ways", required_argument, NULL, 'w' },
 		{ "shared", no_argument, NULL, 'S' },
 		{ "sequential", no_argument, NULL, 'q' },
+		{ "measure", no_argument, NULL, 'm' },
+		{ "stamps", no_argument, NULL, 't' },
+		{ "repeat", required_argument, NULL, 'r' },
 		{},
 	};
-	struct options options = { .seed = 1, .block = 4 * MIB };
+	struct options options = { .seed = 1, .block = 4 * MIB, .repeat = 1 };
 	const struct pattern *pattern = NULL;
 	struct dataset set;
 	uint64_t blocks, touched;
@@ -126,6 +141,15 @@ int main(int argc, char **argv)
 		case 'q':
 			options.sequential = true;
 			break;
+		case 'm':
+			options.measure = true;
+			break;
+		case 't':
+			options.stamps = true;
+			break;
+		case 'r':
+			options.repeat = number(optarg);
+			break;
 		default:
 			usage();
 		}
@@ -138,11 +162,18 @@ int main(int argc, char **argv)
 	if (!pattern)
 		usage();
 	dataset_open(&set, argv[optind + 1], argv[optind + 2], options.block);
+	set.stamps = options.stamps;
 	begin = now();
 	/* A pattern may add figures of its own. */
 	printf("%s", pattern->name);
 	fflush(stdout);
-	pattern->run(&set, &options);
+	for (i = 0; i < options.repeat; i++) {
+		meter_start();
+		pattern->run(&set, &options);
+		meter_stop();
+	}
+	if (options.measure)
+		meter_print();
 	touched = dataset_touched(&set, &blocks);
 	printf(" bytes=%" PRIu64 " touched=%" PRIu64 " blocks=%" PRIu64 " seconds=%.2f\n",
 	       *set.compared, touched, blocks, now() - begin);

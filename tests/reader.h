@@ -2,6 +2,7 @@
 /*
  * reader: reads files as programs that load weights do, and compares every byte with
  * a reference copy. Whatever is wrong ends the program with status 1 and a sentence.
+ * With --stamps it looks at one word of each page it reads, and at no reference.
  */
 #ifndef WFS_TESTS_READER_H
 #define WFS_TESTS_READER_H
@@ -19,6 +20,7 @@ struct data {
 	char *path;
 	uint64_t size;
 	const uint8_t *golden; /* NULL when empty */
+	uint64_t seed;	       /* of make_data, from the path of the reference */
 	uint8_t *blocks;       /* one per block: was compared; shared by processes */
 };
 
@@ -30,6 +32,7 @@ struct dataset {
 	uint64_t bytes;
 	uint64_t block;	    /* the unit of counting what was touched */
 	uint64_t *compared; /* bytes; shared by processes */
+	bool stamps;	    /* check the first word of each page only, by make_data's rule */
 };
 
 /* A run of bytes that is read as one: a tensor, a record, a row. */
@@ -45,9 +48,9 @@ struct parts {
 };
 
 struct options {
-	uint64_t seed, count, block, offset;
+	uint64_t seed, count, block, offset, repeat;
 	const char *ways;
-	bool shared, sequential, quiet;
+	bool shared, sequential, quiet, measure, stamps;
 };
 
 __attribute__((format(printf, 1, 2), noreturn)) void die(const char *format, ...);
@@ -117,5 +120,22 @@ void probe_touch(struct dataset *set, const struct options *options);
 void probe_scan(struct dataset *set, const struct options *options);
 void probe_many(struct dataset *set, const struct options *options);
 void probe_time(struct dataset *set, const struct options *options);
+
+void rate_read1m(struct dataset *set, const struct options *options);
+void rate_read8(struct dataset *set, const struct options *options);
+void rate_mmap_scan(struct dataset *set, const struct options *options);
+void rate_direct4m(struct dataset *set, const struct options *options);
+void rate_rand_pread(struct dataset *set, const struct options *options);
+void rate_rand_mmap(struct dataset *set, const struct options *options);
+void rate_sums(struct dataset *set, const struct options *options);
+
+/* ---- meter.c: seconds, faults, and CPU seconds of the whole machine ---- */
+
+/* What passes between the two is counted, any number of times. */
+void meter_start(void);
+/* Nothing happens when it does not run. */
+void meter_stop(void);
+/* " ns=N cpu=SECONDS own=SECONDS minor=N major=N"; faults of children count once they ended. */
+void meter_print(void);
 
 #endif /* WFS_TESTS_READER_H */
