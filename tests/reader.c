@@ -57,7 +57,7 @@ static const struct pattern {
 	{ "time", probe_time, "read() in order without comparing; rate=MB/s" },
 	{ "read1m", rate_read1m, "read() of 1 MiB in order" },
 	{ "read8", rate_read8, "8 threads, an eighth of each file each, read() of 2 MiB" },
-	{ "mmap-scan", rate_mmap_scan, "a byte of each page of a private mapping in order" },
+	{ "mmap-scan", rate_mmap_scan, "a byte of each page of a private mapping; pmd=BYTES" },
 	{ "direct4m", rate_direct4m, "O_DIRECT, 4 MiB in order" },
 	{ "rand-pread", rate_rand_pread, "--count pages anywhere by pread()" },
 	{ "rand-mmap", rate_rand_mmap, "--count pages anywhere of a mapping, MADV_RANDOM" },

@@ -120,6 +120,8 @@ void probe_touch(struct dataset *set, const struct options *options);
 void probe_scan(struct dataset *set, const struct options *options);
 void probe_many(struct dataset *set, const struct options *options);
 void probe_time(struct dataset *set, const struct options *options);
+/* Bytes of a mapping that are mapped by huge pages: FilePmdMapped. */
+uint64_t map_pmd(const void *map);
 
 void rate_read1m(struct dataset *set, const struct options *options);
 void rate_read8(struct dataset *set, const struct options *options);

@@ -298,8 +298,7 @@ void probe_touch(struct dataset *set, const struct options *options)
 	close(fd);
 }
 
-/* FilePmdMapped of the mapping at map, in bytes. */
-static uint64_t pmd_mapped(const void *map)
+uint64_t map_pmd(const void *map)
 {
 	char line[512], start[32];
 	uint64_t kib, found = 0;
@@ -348,7 +347,7 @@ void probe_scan(struct dataset *set, const struct options *options)
 		seconds += now() - begin;
 		getrusage(RUSAGE_SELF, &after);
 		faults += after.ru_minflt - before.ru_minflt + after.ru_majflt - before.ru_majflt;
-		pmd += pmd_mapped((const void *)map);
+		pmd += map_pmd((const void *)map);
 		data_check(set, data, 0, (const void *)map, data->size);
 		data_unmap(data, (const void *)map);
 		close(fd);

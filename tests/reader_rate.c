@@ -81,6 +81,7 @@ void rate_read8(struct dataset *set, const struct options *options)
 /* The touches alone are measured: checking costs more than a fault that maps 2 MiB. */
 void rate_mmap_scan(struct dataset *set, const struct options *options)
 {
+	uint64_t pmd = 0;
 	size_t f;
 
 	(void)options;
@@ -96,10 +97,12 @@ void rate_mmap_scan(struct dataset *set, const struct options *options)
 		for (at = 0; at < data->size; at += PAGE)
 			(void)map[at];
 		meter_stop();
+		pmd += map_pmd((const void *)map);
 		data_check(set, data, 0, (const void *)map, data->size);
 		data_unmap(data, (const void *)map);
 		close(fd);
 	}
+	printf(" pmd=%" PRIu64, pmd);
 }
 
 void rate_direct4m(struct dataset *set, const struct options *options)

@@ -17,6 +17,7 @@ import sys
 import time
 
 import copies
+import measure
 import patterns
 import systems
 from systems import COPY, ORIGIN, Unusable, drop_caches, run
@@ -50,10 +51,12 @@ class Bench:
         return (time.monotonic() - self.begin) / 60
 
     def record(self, pattern, state, system, number, figures):
+        """Kept, and returned."""
         figures = dict(figures, pattern=pattern.name, state=state, system=system,
                        round=number, unit=pattern.unit)
         self.records.write(json.dumps(figures) + "\n")
         self.records.flush()
+        return figures
 
     # ---- one measurement ----
 
@@ -76,6 +79,8 @@ class Bench:
                   "cpu": figures["cpu"], "own": figures["own"], "minor": figures["minor"],
                   "major": figures["major"], "touched": figures["touched"],
                   "blocks": figures["blocks"]}
+        if "pmd" in figures:
+            result["huge_bytes"] = figures["pmd"]
         if pattern.whole:
             # Some look at a byte twice, or in eight processes; it is loaded once.
             size = sum(e.stat().st_size for e in os.scandir(reference(pattern.data)))
@@ -100,12 +105,12 @@ class Bench:
                 figures.update(after())
         except (Unusable, OSError) as error:
             figures = {"failed": str(error)}
-        self.record(pattern, state, system.name, number, figures)
-        if "failed" in figures:
-            self.say(f"{pattern.name}, {state}, {system.name}: {figures['failed']}")
-            return
-        self.say(f"round {number + 1}, {state}: {pattern.name} {system.name} "
-                 f"{figures['bytes'] / figures['seconds'] / 1e6:.0f} MB/s")
+        record = self.record(pattern, state, system.name, number, figures)
+        if "failed" in record:
+            self.say(f"{pattern.name}, {state}, {system.name}: {record['failed']}")
+        else:
+            self.say(f"round {number + 1}, {state}: {pattern.name} {system.name} "
+                     f"{measure.rate(record):.0f} {pattern.unit}")
 
     def download(self, pattern, system):
         before = machine_seconds()

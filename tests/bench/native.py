@@ -34,7 +34,13 @@ class Unusable(Exception):
 
 
 def say(text):
+    """A step of progress; whoever calls measure may set another."""
     print(f"native: {text}", file=sys.stderr, flush=True)
+
+
+def without_credentials():
+    """What others would take from this machine's environment for S3 is not theirs."""
+    return {key: value for key, value in os.environ.items() if not key.startswith("AWS_")}
 
 
 def run(command, **more):
@@ -143,7 +149,7 @@ class Fetch:
         place = self.into()
         before, begin = children_seconds(), time.monotonic()
         run([f"{peers}/usr/bin/rclone", "--config", "/dev/null", "copy", *arguments, place],
-            env=dict(os.environ, **environment))
+            env=dict(without_credentials(), **environment))
         figures = {"seconds": time.monotonic() - begin, "own": children_seconds() - before}
         self.check(place)
         return figures
@@ -312,8 +318,10 @@ def failed(records, pattern, system, why):
                     "unit": "MB/s", "failed": why})
 
 
-def measure(work, peers, only):
+def measure(work, peers, only, progress=None):
     """All records of this part."""
+    global say
+    say = progress or say
     records = []
     shutil.rmtree(work, ignore_errors=True)
     os.makedirs(f"{work}/root")

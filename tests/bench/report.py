@@ -68,7 +68,24 @@ def cpu_table(rows, table, state):
     return ["pattern", *systems], body
 
 
-def copies_table(rows, table):
+def faults_table(table):
+    """Faults of one pass; of what is mapped at its end, the share by pages of 2 MiB."""
+    body = []
+    for name in ("mmap-scan", "st-lazy"):
+        for state in ("nvme", "page"):
+            figures = [table.get(name, state, s, "faults") for s in SYSTEMS]
+            if any(f is not None for f in figures):
+                body.append([name, state, *map(number, figures)])
+    huge = [table.get("mmap-scan", "page", s, "huge_bytes") for s in SYSTEMS]
+    size = table.get("mmap-scan", "page", "wfs", "files_bytes")
+    passes = next((p.repeat for p in patterns.PATTERNS if p.name == "mmap-scan"), 1)
+    if size and any(h is not None for h in huge):
+        body.append(["mmap-scan, huge", "page",
+                     *[percent(h and h * passes / size) for h in huge]])
+    return ["pattern", "state", *SYSTEMS], body
+
+
+def copies_table(table):
     body = []
     for name in ("copies-read1m", "copies-mmap-scan"):
         for state in ("nvme", "cold"):
@@ -92,9 +109,23 @@ def target_table(results):
              for r in results])
 
 
+def short(text):
+    """The first line of a reason, for a table."""
+    line = text.splitlines()[0]
+    return line if len(line) < 100 else line[:97] + "..."
+
+
 def missing(rows):
     """Rows without a figure, and why."""
-    return [[r["pattern"], r["state"], r["system"], r["why"]] for r in rows if r.get("why")]
+    return [[r["pattern"], r["state"], r["system"], short(r["why"])] for r in rows if r.get("why")]
+
+
+def sums_table(table):
+    """What checking cached bytes costs natively."""
+    cpu = table.get("sums", "native", "xxh64", "own_per_gb")
+    rate_ = table.get("sums", "native", "xxh64")
+    return (["checksum", "MB/s on one core", "CPU seconds per GB"],
+            [["XXH64 of 64 KiB units", number(rate_), f"{cpu:.3f}"]] if cpu else [])
 
 
 def all_tables(rows, results):
@@ -104,8 +135,10 @@ def all_tables(rows, results):
         yield f"{title}; wfs, and how many times as fast it is as others", rate_table(plain, table, state)
     for state in STATES:
         yield f"CPU seconds of the machine per GB, {state}", cpu_table(plain, table, state)
-    yield "Copies by the kernel per byte read", copies_table(rows, table)
+    yield "Page faults of one pass, and the share that 2 MiB pages map", faults_table(table)
+    yield "Copies by the kernel per byte read", copies_table(table)
     yield "Native: fetching without a kernel", native_table(rows, table)
+    yield "Native: the checksum", sums_table(table)
     yield "Targets", target_table(results)
 
 
@@ -136,7 +169,7 @@ def printed(rows, results):
     unmet = [r for r in results if r.get("why")]
     if unmet:
         parts.append(as_text("Targets without a figure", ["target", "why"],
-                             [[r["name"], r["why"]] for r in unmet]))
+                             [[r["name"], short(r["why"])] for r in unmet]))
     met = sum(r["met"] for r in results)
     parts.append(f"{met} of {len(results)} targets are met\n")
     return "\n".join(parts)
@@ -146,7 +179,7 @@ def rst(machine, rows, results):
     """What Documentation/performance.rst includes."""
     text = [".. SPDX-License-Identifier: MIT", "", f"Measured on {machine['description']}.", ""]
     text += [as_rst(title, head, body) for title, (head, body) in all_tables(rows, results) if body]
-    gone = [[r["name"], r["why"]] for r in results if r.get("why")]
+    gone = [[r["name"], short(r["why"])] for r in results if r.get("why")]
     if gone:
         text.append(as_rst("Targets without a figure", ["target", "why"], gone))
     return "\n".join(text)
