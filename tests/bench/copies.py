@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """How often the kernel copies a byte until the reader has it, counted, not timed.
 
-Probes on the functions through which the kernel copies sum up the bytes they are asked to
-copy, on the whole machine. What a program copies from one of its buffers to another is not
+Probes on the functions that copy what is read, received or written sum up the bytes, on the
+whole machine; the module counts what it copies itself. What a program copies from one of its buffers to another is not
 seen.
 """
 import dataclasses
@@ -14,34 +14,40 @@ from systems import Unusable, drop_caches, run, write
 
 TRACING = "/sys/kernel/tracing"
 TRIGGER = "hist:keys=common_pid:vals=bytes"
-# Function and the register in which it gets the number of bytes.
+# The copying itself (_copy_to_iter and its like) takes no probes; these call it. An entry is a
+# function and where it gets the number of bytes, or "r", a function and its result.
 PROBES = {
-    "to_user": ("_copy_to_iter", "%si"),
-    "from_user": ("_copy_from_iter", "%si"),
-    "write": ("copy_page_from_iter_atomic", "%dx"),
-    "fuse": ("fuse_copy_page", "%cx"),
+    "page_cache": ("r", "filemap_read", "$retval"),             # to readers
+    "socket": ("p", "simple_copy_to_iter", "%si"),              # to who receives
+    "write": ("r", "xfs_file_buffered_write", "$retval"),       # into the page cache
+    "fuse": ("p", "fuse_copy_page", "%cx"),                     # to and from a FUSE server
 }
+# Without these two what is counted says nothing.
+NEEDED = {"page_cache", "socket"}
 
 
 class Counter:
     def __init__(self):
         self.names = []
-        for name, (function, register) in PROBES.items():
+        self.refused = []
+        for name, (kind, function, place) in PROBES.items():
             try:
                 with open(f"{TRACING}/kprobe_events", "a") as events:
-                    events.write(f"p:bench/{name} {function} bytes={register}:u64\n")
+                    events.write(f"{kind}:bench/{name} {function} bytes={place}:u64\n")
             except OSError:
-                continue            # that part of the kernel is not there
-            self.names.append(name)
-        if "to_user" not in self.names:
-            raise Unusable("this kernel takes no probe on _copy_to_iter")
+                self.refused.append(function)
+            else:
+                self.names.append(name)
+        if not NEEDED <= set(self.names):
+            raise Unusable(f"this kernel takes no probe on {', '.join(self.refused)}")
 
     def path(self, name, file):
         return f"{TRACING}/events/bench/{name}/{file}"
 
     def begin(self):
         for name in self.names:
-            write(self.path(name, "trigger"), TRIGGER)
+            # A result below zero is an error, and none of bytes.
+            write(self.path(name, "trigger"), f"{TRIGGER} if bytes < {1 << 40}")
 
     def end(self):
         """Bytes copied since begin."""
@@ -49,7 +55,7 @@ class Counter:
         for name in self.names:
             with open(self.path(name, "hist")) as file:
                 total += sum(int(n) for n in re.findall(r"\bbytes:\s+(\d+)", file.read()))
-            write(self.path(name, "trigger"), "!" + TRIGGER)
+            write(self.path(name, "trigger"), f"!{TRIGGER}")
         return total
 
     def close(self):
@@ -90,7 +96,7 @@ def count(bench, all_systems):
     except Unusable as error:
         bench.say(f"copies are not counted: {error}")
         return
-    bench.say("counting copies")
+    bench.say("counting copies" + (f", without {counter.refused}" if counter.refused else ""))
     by_name = {p.name: p for p in patterns.PATTERNS}
     for name in ("read1m", "mmap-scan"):
         for system in all_systems:

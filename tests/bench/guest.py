@@ -41,6 +41,8 @@ class Bench:
         self.records = open("/out/records.jsonl", "w")
         self.failed = {}        # system: why it is left out
         self.nginx = None
+        self.with_slow = True   # the slow systems take part in this round
+        self.slow_minutes = 0.0     # of this round
 
     # ---- words ----
 
@@ -165,19 +167,26 @@ class Bench:
             if not set(pattern.states) & {"nvme", "page"}:
                 continue
             for system in turn(all_systems, number + at):
-                if system.slow and (not pattern.slow or number >= SLOW_ROUNDS):
+                if system.slow and (not pattern.slow or not self.with_slow):
                     continue
-                if not system.warm or (system.slow and pattern.data == "huge"):
-                    continue
-                drop_caches()
-                if "nvme" in pattern.states:
-                    self.measure(pattern, "nvme", system, number)
-                elif system.name not in self.failed:
-                    # Everything in memory: what is touched later is there.
-                    self.fill_pages(system, pattern)
-                if "page" in pattern.states:
-                    self.measure(pattern, "page", system, number,
-                                 1 if system.slow else pattern.repeat)
+                begin = self.minutes()
+                self.warm(pattern, system, number)
+                if system.slow:
+                    self.slow_minutes += self.minutes() - begin
+
+    def warm(self, pattern, system, number):
+        drop_caches()
+        if "nvme" in pattern.states:
+            self.measure(pattern, "nvme", system, number)
+        elif system.name not in self.failed:
+            # Everything in memory: what is touched later is there.
+            self.fill_pages(system, pattern)
+        if "page" not in pattern.states:
+            return
+        if not system.slow:
+            self.measure(pattern, "page", system, number, pattern.repeat)
+        elif pattern.name in patterns.SLOW_PAGE:
+            self.measure(pattern, "page", system, number)
 
     def fill_pages(self, system, pattern):
         if pattern.unit == "passes/s":
@@ -197,18 +206,25 @@ class Bench:
                     continue
                 if system.name != "wfs" and pattern.name != "read1m":
                     continue
-                if system.slow and number >= SLOW_ROUNDS:
+                if system.slow and not self.with_slow:
                     continue
+                begin = self.minutes()
                 self.cold(pattern, system, number)
+                if system.slow:
+                    self.slow_minutes += self.minutes() - begin
 
     def rounds(self, what, one_round, until):
-        """As many as the minutes allow, at least one."""
+        """As many as the minutes allow, at least one; the slow systems leave first."""
+        self.with_slow = True
         for number in range(self.arguments.rounds):
-            begin = self.minutes()
+            begin, self.slow_minutes = self.minutes(), 0
             self.say(f"{what}, round {number + 1} of {self.arguments.rounds}")
             one_round(number)
-            took = self.minutes() - begin
-            if self.minutes() + took > until and number + 1 < self.arguments.rounds:
+            fast = self.minutes() - begin - self.slow_minutes
+            left = until - self.minutes()
+            self.with_slow = self.with_slow and number + 1 < SLOW_ROUNDS and \
+                fast + self.slow_minutes <= left
+            if fast > left and number + 1 < self.arguments.rounds:
                 self.say(f"{what}: no time for more than {number + 1} rounds")
                 break
 

@@ -35,16 +35,18 @@ class Pattern:
 
 
 WARM = ("nvme", "page")
+# Of the slow peers' patterns, those they run in the page cache, too.
+SLOW_PAGE = ("read1m", "mmap-scan", "rand-pread")
 PATTERNS = [
     # Plain rates.
     Pattern("read1m", slow=True, repeat=3),
     Pattern("read8", slow=True, repeat=3),
     Pattern("mmap-scan", slow=True, repeat=5),
     Pattern("direct4m", states=("cold", "nvme")),
-    Pattern("rand-pread", states=("page",), options=("--count", "2000"), unit="IOPS", whole=False,
-            slow=True, repeat=2),
-    Pattern("rand-mmap", states=("page",), options=("--count", "2000"), unit="IOPS", whole=False,
-            repeat=2),
+    Pattern("rand-pread", states=("page",), options=("--count", "500"), unit="IOPS", whole=False,
+            slow=True, repeat=8),
+    Pattern("rand-mmap", states=("page",), options=("--count", "500"), unit="IOPS", whole=False,
+            repeat=8),
     # Loaders.
     Pattern("st-lazy", slow=True, repeat=2),
     Pattern("st-two-region"),

@@ -69,8 +69,10 @@ def cold(e):
     e.ratio("cold read(), loopback HTTP", "read1m", "cold", WFS, "curl-file", 1.0)
     e.ratio("cold read(), loopback HTTP", "read1m", "cold", WFS, RCLONE, 8)
     shaped = rows.get("read1m", "cold-400mbit", WFS)
-    e.judge("cold read(), 400 Mbit/s: wfs", ">= 0.95 x the link",
-            None if shaped is None else shaped / LINK, lambda v: v >= 0.95,
+    # What headers and answers leave of it, curl alone shows.
+    link = rows.get("read1m", "cold-400mbit", "curl") or LINK
+    e.judge("cold read(), 400 Mbit/s: wfs", ">= 0.95 x the link, as curl gets it",
+            None if shaped is None else shaped / link, lambda v: v >= 0.95,
             rows.why("read1m", "cold-400mbit", WFS))
 
     def beside_one_stream(pattern):
