@@ -51,7 +51,7 @@ def row_of(records, kernel):
             row[key] = statistics.median(values)
     row["bytes"] = statistics.median(r["bytes"] for r in good)
     for key in ("filesystem", "copies_per_byte", "memory_peak", "memory_flat", "memory_setting",
-                "p50", "p99", "spread_p99_p50"):
+                "p50_ms", "p99_ms", "spread_p99_p50"):
         if key in good[-1]:
             row[key] = good[-1][key]
     return row

@@ -8,6 +8,7 @@ checksum costs here.
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,6 @@ import threading
 import time
 import urllib.request
 
-import mirrors
 import patterns
 
 TOP = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
@@ -296,21 +296,21 @@ def sums(work, records):
                         "seconds": float(figures["ns"]) / 1e9, "own": float(figures["own"])})
 
 
-def slow_mirror(work, records):
-    """Only where this wfs fetch knows mirrors."""
-    wfs = f"{TOP}/build/helper/wfs"
-    if "--mirror" not in run([wfs, "fetch", "--help"]):
-        raise Unusable("this wfs fetch takes no --mirror")
-    with daemon(work) as wfsd:
-        def fetch(source, others):
-            run([wfs, "fetch", *[word for url in others for word in ("--mirror", url)], source],
-                env=wfsd.environment)
-
-        for system, figures in zip(("alone", "hedged"), mirrors.measure(fetch)):
-            records.append(dict(figures, pattern="mirrors", state="native", system=system,
-                                round=0, unit="MB/s"))
-            say(f"mirrors, {system}: p50 {1e3 * figures['p50']:.0f} ms, "
-                f"p99 {1e3 * figures['p99']:.0f} ms")
+def slow_mirror(records):
+    """What tests/bench/mirror says of one slow mirror of three."""
+    names = {"in turn, no second requests": "alone", "in turn, second requests": "hedged",
+             "as installed": "wfs"}
+    pattern = re.compile(r"  (\S.*?) +p50 +([\d.]+) ms +p99 +([\d.]+) ms")
+    out = run(["bash", f"{HERE}/mirror"])
+    for line in out.split("3 of 3 mirrors")[0].splitlines():
+        found = pattern.match(line)
+        if not found or found.group(1) not in names:
+            continue
+        p50, p99 = float(found.group(2)), float(found.group(3))
+        records.append({"pattern": "mirrors", "state": "native", "system": names[found.group(1)],
+                        "round": 0, "unit": "MB/s", "bytes": 256 << 10, "seconds": p50 / 1e3,
+                        "p50_ms": p50, "p99_ms": p99, "spread_p99_p50": p99 - p50})
+        say(f"mirrors, {found.group(1)}: p50 {p50} ms, p99 {p99} ms")
 
 
 def failed(records, pattern, system, why):
@@ -339,7 +339,7 @@ def measure(work, peers, only, progress=None):
                     failed(records, pattern, system, str(error))
     if patterns.wanted("mirrors", only):
         try:
-            slow_mirror(work, records)
+            slow_mirror(records)
         except (Unusable, OSError, subprocess.TimeoutExpired) as error:
             say(f"mirrors: {error}")
             failed(records, "mirrors", "hedged", str(error))

@@ -103,6 +103,15 @@ def native_table(rows, table):
     return ["pattern", *[f"{s} MB/s" for s in systems], *[f"{s} CPU s/GB" for s in systems]], body
 
 
+def mirrors_table(table):
+    """One slow mirror of three: milliseconds of reads of 256 KiB."""
+    names = {"alone": "in turn, no second requests", "hedged": "in turn, second requests",
+             "wfs": "as installed"}
+    body = [[label, *[ratio(table.get("mirrors", "native", s, f)) for f in ("p50_ms", "p99_ms")]]
+            for s, label in names.items() if table.get("mirrors", "native", s) is not None]
+    return ["one of three mirrors slow", "p50 ms", "p99 ms"], body
+
+
 def target_table(results):
     return (["target", "wanted", "measured", "met"],
             [[r["name"], r["target"], r["measured"] or UNKNOWN, "yes" if r["met"] else "no"]
@@ -139,6 +148,7 @@ def all_tables(rows, results):
     yield "Copies by the kernel per byte read", copies_table(table)
     yield "Native: fetching without a kernel", native_table(rows, table)
     yield "Native: the checksum", sums_table(table)
+    yield "Native: mirrors", mirrors_table(table)
     yield "Targets", target_table(results)
 
 
