@@ -98,10 +98,12 @@ class Bench:
         try:
             system.ready()
             kind = system.check()
+            before = memory_trouble()
             if isinstance(system, systems.Curl):
                 figures = self.download(pattern, system)
             else:
                 figures = self.read(pattern, system, repeat)
+            figures.update({key: value - before[key] for key, value in memory_trouble().items()})
             figures["filesystem"] = kind
             if after:
                 figures.update(after())
@@ -263,6 +265,21 @@ def machine_seconds():
     with open("/proc/stat") as stat:
         user, nice, system, _, _, irq, softirq = map(int, stat.readline().split()[1:8])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
+
+
+def memory_trouble():
+    """How often so far memory was not there at once: reclaim, and folios that were not whole."""
+    found = {"reclaims": 0, "compactions": 0, "compactions_failed": 0}
+    with open("/proc/vmstat") as file:
+        for line in file:
+            key, value = line.split()
+            if key.startswith("allocstall"):
+                found["reclaims"] += int(value)
+            elif key == "compact_stall":
+                found["compactions"] = int(value)
+            elif key == "compact_fail":
+                found["compactions_failed"] = int(value)
+    return found
 
 
 def sent():

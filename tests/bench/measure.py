@@ -8,7 +8,8 @@ are none. A row stands for all rounds of one pattern, state and system.
 import statistics
 
 GB = 1e9
-FIGURES = ("origin_bytes", "touched", "resident", "units", "files_bytes", "huge_bytes")
+FIGURES = ("origin_bytes", "touched", "resident", "units", "files_bytes", "huge_bytes",
+           "reclaims", "compactions", "compactions_failed")
 
 
 def rate(record):
