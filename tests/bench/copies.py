@@ -26,14 +26,22 @@ PROBES = {
 NEEDED = {"page_cache", "socket"}
 
 
+def probe(text):
+    """One line for kprobe_events, which cannot be opened as Python appends to files."""
+    events = os.open(f"{TRACING}/kprobe_events", os.O_WRONLY | os.O_APPEND)
+    try:
+        os.write(events, text.encode() + b"\n")
+    finally:
+        os.close(events)
+
+
 class Counter:
     def __init__(self):
         self.names = []
         self.refused = []
         for name, (kind, function, place) in PROBES.items():
             try:
-                with open(f"{TRACING}/kprobe_events", "a") as events:
-                    events.write(f"{kind}:bench/{name} {function} bytes={place}:u64\n")
+                probe(f"{kind}:bench/{name} {function} bytes={place}:u64")
             except OSError:
                 self.refused.append(function)
             else:
@@ -60,8 +68,7 @@ class Counter:
 
     def close(self):
         for name in self.names:
-            with open(f"{TRACING}/kprobe_events", "a") as events:
-                events.write(f"-:bench/{name}\n")
+            probe(f"-:bench/{name}")
 
 
 def delivered():
