@@ -63,7 +63,8 @@ class Counter:
         for name in self.names:
             with open(self.path(name, "hist")) as file:
                 total += sum(int(n) for n in re.findall(r"\bbytes:\s+(\d+)", file.read()))
-            write(self.path(name, "trigger"), f"!{TRIGGER}")
+            # Opened anew, it holds no trigger.
+            write(self.path(name, "trigger"), "")
         return total
 
     def close(self):
