@@ -159,7 +159,7 @@ class Bench:
             figures.update(origin_bytes=sent(), stored_cpu=machine_seconds() - before)
             if partial:
                 # The same touches again, counted in units of 64 KiB.
-                figures["units"] = self.read(pattern, system, block="64K")["touched"]
+                figures["units"] = self.read(pattern, system, block="64K")["blocks"] * (64 << 10)
             return figures
 
         self.measure(pattern, state, system, number, after=after)
