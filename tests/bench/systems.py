@@ -129,6 +129,8 @@ class Wfs(System):
         self.settle()
         write("/proc/sys/vm/drop_caches", "1")
         run("wfs", "evict", self.path(data))
+        # What was learned from other patterns is not cold.
+        run("wfs", "profile", "drop", self.path(data))
 
     def settle(self):
         run("wfs", "sync", self.directory)
