@@ -54,7 +54,7 @@ require mount_wfs "$source" "$mnt" ttl=0,negative_ttl=0,timeout=300,name_timeout
 # Who looks a name up while somebody else does cannot be killed, whatever the filesystem:
 # so each has a name of its own.
 ask_mount() {
-	mkdir -p "$mnt.$1$2" && mount -t wfs "$source" "$mnt.$1$2" -o "timeout=300,block=$((64 << $3))K"
+	mkdir -p "$mnt.$1$2" && mount -t wfs "$source" "$mnt.$1$2" -o "timeout=300,name_timeout=110,block=$((64 << $3))K"
 }
 ask_lookup() {
 	[ "$(stat -c %s "$mnt/$1-open$2")" = $size ]
@@ -180,7 +180,8 @@ for action in $actions; do
 	require resume "$action"
 	i=0
 	for state in lookup readdir read fault mount; do
-		check "$action: then, $state completes" wait_for "${waiting[i]}" 60
+		check "$action: then, $state completes" wait_for "${waiting[i]}" 60 ||
+			diag "$state: $(tail -n 3 "$tmp/$state.log")"
 		i=$((i + 1))
 	done
 	require umount "$mnt.${action}1"
