@@ -3,12 +3,15 @@
  * cachefile: checked direct reads of a cache file into folios.
  *
  * Submitted without waiting where the filesystem can, else from a workqueue. The
- * completion may come in interrupt context and only queues work; there the sums are
- * checked, and only then does any part count as read. What fails its check is marked
- * bad and routed again, which fetches it afresh.
+ * completion may come in interrupt context and queues work; there the sums are checked,
+ * and only then does any part count as read. What fails its check is marked bad and routed
+ * again, which fetches it afresh. With verify=off what was read ends in the completion.
  *
- * Where a segment's folio is as large as the unit of checksums, the disk writes into
- * the folio. Smaller folios share a bounce buffer of one unit.
+ * The sum of one unit takes some microseconds: less than to wake a thread on another
+ * processor while the reader waits. Larger reads are checked beside the reader.
+ *
+ * Where a segment's folio is as large as the unit of checksums, or nothing is checked, the
+ * disk writes into the folio. Smaller folios share a bounce buffer of one unit.
  */
 #include <linux/bvec.h>
 #include <linux/cred.h>
@@ -54,6 +57,7 @@ struct wfs_cread {
 	size_t len;	       /* a multiple of ALIGNMENT */
 	ssize_t result;	       /* of the read: bytes or -errno */
 	bool waited;	       /* submitted from the workqueue, where it may block */
+	bool late;	       /* to take long, for tests */
 	u64 sums[CREAD_UNITS];
 	struct bio_vec bv[WFS_UNIT_SIZE / PAGE_SIZE];
 };
@@ -61,8 +65,12 @@ struct wfs_cread {
 /* Sums and copies go through the kernel's map of all memory. */
 static_assert(!IS_ENABLED(CONFIG_HIGHMEM));
 static_assert((PAGE_SIZE << HPAGE_PMD_ORDER) / WFS_UNIT_SIZE <= CREAD_UNITS);
+/* Folios and the ranges read of them begin and end on pages. */
+static_assert(PAGE_SIZE % ALIGNMENT == 0);
 
 static struct workqueue_struct *read_wq;
+/* Where the disk's interrupt was, at once: may not sleep. */
+static struct workqueue_struct *unit_wq;
 
 /**
  * wfs_cachefile_open() - take a cache file from the helper
@@ -114,6 +122,26 @@ void wfs_cachefile_put(struct wfs_cachefile *cf)
 	}
 }
 
+/**
+ * wfs_cachefile_read() - read from the file, as its opener
+ * @cf: the file
+ * @iocb: position, flags and completion; the rest is filled in
+ * @to: where to
+ *
+ * Security modules are asked about the opener, not about whom it is for.
+ * Return: as ->read_iter().
+ */
+ssize_t wfs_cachefile_read(struct wfs_cachefile *cf, struct kiocb *iocb, struct iov_iter *to)
+{
+	const struct cred *old = override_creds(cf->cred);
+	ssize_t ret;
+
+	iocb->ki_filp = cf->file;
+	ret = vfs_iocb_iter_read(cf->file, iocb, to);
+	revert_creds(old);
+	return ret;
+}
+
 bool wfs_cachefile_same(const struct wfs_cachefile *a, const struct wfs_cachefile *b)
 {
 	return a && b && file_inode(a->file) == file_inode(b->file);
@@ -136,13 +164,19 @@ u64 *wfs_cread_sums(struct wfs_cread *cr)
 	return cr->sums;
 }
 
+/* Any context while segments of a folio keep the node, see put_io(). */
+static void let_go(struct wfs_cread *cr)
+{
+	wfs_block_unpin(cr->win, cr->index);
+	wfs_cachefile_put(cr->cf);
+	wfs_node_put(cr->node);
+	cr->node = NULL;
+}
+
 void wfs_cread_free(struct wfs_cread *cr)
 {
-	if (cr->node) {
-		wfs_block_unpin(cr->win, cr->index);
-		wfs_cachefile_put(cr->cf);
-		wfs_node_put(cr->node);
-	}
+	if (cr->node)
+		let_go(cr);
 	kvfree(cr->bounce);
 	kfree(cr);
 }
@@ -173,7 +207,7 @@ static bool take_direct(struct wfs_cread *cr)
 	size_t folio_off, unit_off;
 	u32 i;
 
-	for (i = 0; cr->node->wsb->opts.verify && i < cr->units; i++) {
+	for (i = 0; i < cr->units; i++) {
 		wfs_seg_span(seg, cr->unit + i, &folio_off, &unit_off);
 		if (!check_unit(cr, folio_address(seg->io->folio) + folio_off, seg->block, i))
 			return false;
@@ -188,7 +222,7 @@ static bool take_bounce(struct wfs_cread *cr)
 {
 	struct wfs_seg *seg = list_first_entry(&cr->segs, struct wfs_seg, link);
 
-	if (cr->node->wsb->opts.verify && !check_unit(cr, cr->bounce, seg->block, 0))
+	if (!check_unit(cr, cr->bounce, seg->block, 0))
 		return false;
 	list_for_each_entry(seg, &cr->segs, link) {
 		size_t folio_off, unit_off, n;
@@ -200,6 +234,26 @@ static bool take_bounce(struct wfs_cread *cr)
 		wfs_seg_end_unit(seg, 0);
 	}
 	return true;
+}
+
+/* As it is. Any context. */
+static bool take_unchecked(struct wfs_cread *cr)
+{
+	struct wfs_seg *seg;
+	u32 unit;
+
+	list_for_each_entry(seg, &cr->segs, link)
+		for (unit = seg->unit; unit < seg->unit + seg->units; unit++)
+			if (wfs_seg_claim(seg, unit))
+				wfs_seg_end_unit(seg, 0);
+	return true;
+}
+
+static bool take(struct wfs_cread *cr)
+{
+	if (!cr->node->wsb->opts.verify)
+		return take_unchecked(cr);
+	return cr->bounce ? take_bounce(cr) : take_direct(cr);
 }
 
 /* The block is not what it was stored as: nobody reads it again, it is fetched afresh. */
@@ -221,11 +275,10 @@ static void mark_bad(struct wfs_cread *cr, u64 block)
 
 static void submit(struct wfs_cread *cr);
 
-/* What was read well, as if the disk had done less. */
+/* What was read well, as if the disk had done less. Any context. */
 static void inject_result(struct wfs_cread *cr)
 {
-	if (wfs_inject(WFS_INJECT_READ_LATE))
-		msleep(200);
+	cr->late = wfs_inject(WFS_INJECT_READ_LATE);
 	if (cr->result != cr->len)
 		return;
 	if (wfs_inject(WFS_INJECT_READ_ERROR))
@@ -238,39 +291,62 @@ static void inject_result(struct wfs_cread *cr)
 	cr->waited = true;
 }
 
-static void cread_work(struct work_struct *work)
+/* All was read: the segments are ended if it is right. Any context. */
+static bool finish(struct wfs_cread *cr)
 {
-	struct wfs_cread *cr = container_of(work, struct wfs_cread, work);
 	struct wfs_node *node = cr->node;
 	struct wfs_seg *seg, *next;
-	bool good;
+	u64 block = list_first_entry(&cr->segs, struct wfs_seg, link)->block;
 
-	inject_result(cr);
+	if (!take(cr))
+		return false;
+	wfs_count(node->wsb, WFS_STAT_NVME_BYTES, cr->len);
+	trace_wfs_hit(node->id, block, cr->unit, cr->units, 0);
+	let_go(cr);
+	list_for_each_entry_safe(seg, next, &cr->segs, link) {
+		list_del_init(&seg->link);
+		wfs_seg_put(seg);
+	}
+	return true;
+}
+
+/* It would have blocked, wholly or half-way, or is wrong. */
+static void retry_work(struct work_struct *work)
+{
+	struct wfs_cread *cr = container_of(work, struct wfs_cread, work);
+	struct wfs_seg *seg;
+
+	if (cr->late)
+		msleep(200);
 	if (cr->result != cr->len && !cr->waited) {
-		/* It would have blocked, wholly or half-way: from here it may. */
+		/* From here it may block. */
 		cr->waited = true;
 		submit(cr);
 		return;
 	}
-
-	if (cr->result == cr->len) {
-		good = cr->bounce ? take_bounce(cr) : take_direct(cr);
-		wfs_count(node->wsb, WFS_STAT_NVME_BYTES, cr->len);
-	} else {
-		good = false;
-	}
-	seg = list_first_entry(&cr->segs, struct wfs_seg, link);
-	trace_wfs_hit(node->id, seg->block, cr->unit, cr->units, good ? 0 : -EIO);
-	if (good) {
-		list_for_each_entry_safe(seg, next, &cr->segs, link) {
-			list_del_init(&seg->link);
-			wfs_seg_put(seg);
-		}
-	} else {
+	if (cr->result != cr->len || !finish(cr)) {
+		seg = list_first_entry(&cr->segs, struct wfs_seg, link);
+		trace_wfs_hit(cr->node->id, seg->block, cr->unit, cr->units, -EIO);
 		mark_bad(cr, seg->block);
-		wfs_route(node, &cr->segs);
+		wfs_route(cr->node, &cr->segs);
 	}
 	put_cread(cr);
+}
+
+static void retry(struct wfs_cread *cr)
+{
+	INIT_WORK(&cr->work, retry_work);
+	queue_work(read_wq, &cr->work);
+}
+
+static void check_work(struct work_struct *work)
+{
+	struct wfs_cread *cr = container_of(work, struct wfs_cread, work);
+
+	if (finish(cr))
+		put_cread(cr);
+	else
+		retry(cr);
 }
 
 static void cread_complete(struct kiocb *iocb, long result)
@@ -278,23 +354,37 @@ static void cread_complete(struct kiocb *iocb, long result)
 	struct wfs_cread *cr = container_of(iocb, struct wfs_cread, iocb);
 
 	cr->result = result;
-	queue_work(read_wq, &cr->work);
+	inject_result(cr);
+	if (cr->result != cr->len || cr->late) {
+		retry(cr);
+	} else if (cr->node->wsb->opts.verify) {
+		INIT_WORK(&cr->work, check_work);
+		queue_work(cr->units == 1 ? unit_wq : read_wq, &cr->work);
+	} else {
+		finish(cr);
+		put_cread(cr);
+	}
 }
 
+/* The pages that the disk writes to. */
 static void init_iter(struct wfs_cread *cr, struct iov_iter *iter)
 {
-	struct wfs_seg *seg = list_first_entry(&cr->segs, struct wfs_seg, link);
-	size_t folio_off, unit_off, n, left;
-	unsigned int i;
+	struct wfs_seg *seg;
+	size_t folio_off, n, left;
+	unsigned int i = 0;
+	loff_t pos;
 
 	if (!cr->bounce) {
-		n = wfs_seg_span(seg, cr->unit, &folio_off, &unit_off);
-		bvec_set_page(&cr->bv[0], folio_page(seg->io->folio, folio_off >> PAGE_SHIFT),
-			      cr->len, 0);
-		iov_iter_bvec(iter, ITER_DEST, cr->bv, 1, cr->len);
+		list_for_each_entry(seg, &cr->segs, link) {
+			n = wfs_seg_range(seg, &folio_off, &pos);
+			bvec_set_page(&cr->bv[i++],
+				      folio_page(seg->io->folio, folio_off >> PAGE_SHIFT),
+				      ALIGN(n, ALIGNMENT), 0);
+		}
+		iov_iter_bvec(iter, ITER_DEST, cr->bv, i, cr->len);
 		return;
 	}
-	for (i = 0, left = cr->len; left; i++, left -= n) {
+	for (left = cr->len; left; i++, left -= n) {
 		void *at = cr->bounce + i * PAGE_SIZE;
 
 		n = min(left, PAGE_SIZE);
@@ -307,30 +397,58 @@ static void init_iter(struct wfs_cread *cr, struct iov_iter *iter)
 /* Submits the read; its completion comes from anywhere, also from inside here. */
 static void submit(struct wfs_cread *cr)
 {
-	const struct cred *old;
 	struct iov_iter iter;
 	unsigned int nofs;
 	ssize_t ret;
 
 	init_iter(cr, &iter);
 	memset(&cr->iocb, 0, sizeof(cr->iocb));
-	cr->iocb.ki_filp = cr->cf->file;
 	cr->iocb.ki_pos = cr->pos;
 	cr->iocb.ki_flags = IOCB_DIRECT | (cr->waited ? 0 : IOCB_NOWAIT);
 	cr->iocb.ki_complete = cread_complete;
 
 	refcount_inc(&cr->refs);
 	nofs = memalloc_nofs_save();
-	old = override_creds(cr->cf->cred);
 	if (!cr->waited && wfs_inject(WFS_INJECT_READ_AGAIN))
 		ret = -EAGAIN;
 	else
-		ret = vfs_iocb_iter_read(cr->cf->file, &cr->iocb, &iter);
-	revert_creds(old);
+		ret = wfs_cachefile_read(cr->cf, &cr->iocb, &iter);
 	memalloc_nofs_restore(nofs);
 	if (ret != -EIOCBQUEUED)
 		cread_complete(&cr->iocb, ret);
 	put_cread(cr);
+}
+
+/* Just what the folios hold of their segments, which follow each other. */
+static void range_of_folios(struct wfs_cread *cr)
+{
+	struct wfs_seg *seg;
+	size_t folio_off;
+	loff_t pos;
+
+	list_for_each_entry(seg, &cr->segs, link) {
+		size_t n = ALIGN(wfs_seg_range(seg, &folio_off, &pos), ALIGNMENT);
+
+		if (!cr->len)
+			cr->pos = pos;
+		cr->len += n;
+	}
+}
+
+/* Whole units; true if the folio does not hold them wholly. */
+static bool range_of_units(struct wfs_cread *cr)
+{
+	struct wfs_seg *seg = list_first_entry(&cr->segs, struct wfs_seg, link);
+	const struct wfs_geometry *geo = &cr->node->geo;
+	u64 off = (u64)cr->unit << WFS_UNIT_SHIFT;
+	size_t bytes = min_t(u64, wfs_geo_block_bytes(geo, seg->block) - off,
+			     (u64)cr->units << WFS_UNIT_SHIFT);
+	size_t folio_off, unit_off;
+
+	cr->pos = ((loff_t)seg->block << geo->block_shift) + off;
+	cr->len = ALIGN(bytes, ALIGNMENT);
+	wfs_seg_span(seg, cr->unit, &folio_off, &unit_off);
+	return unit_off || folio_size(seg->io->folio) - folio_off < cr->len;
 }
 
 /**
@@ -340,7 +458,8 @@ static void submit(struct wfs_cread *cr)
  * @cf: its cache file; the reference is taken over
  * @win: window of the block
  * @index: the block in it; the pin is taken over
- * @segs: one segment, or several of small folios that lie in one unit; taken over
+ * @segs: one segment, or several of small folios that lie in one unit (and follow each other
+ *	if the mount does not check); taken over
  *
  * Context: process. Does not wait for the disk.
  */
@@ -348,9 +467,6 @@ void wfs_cread_start(struct wfs_cread *cr, struct wfs_node *node, struct wfs_cac
 		     struct wfs_window *win, u32 index, struct list_head *segs)
 {
 	struct wfs_seg *seg = list_first_entry(segs, struct wfs_seg, link);
-	size_t folio_off, unit_off, bytes;
-	u64 block_bytes = wfs_geo_block_bytes(&node->geo, seg->block);
-	u64 off;
 
 	cr->node = wfs_node_get(node);
 	cr->cf = cf;
@@ -359,17 +475,11 @@ void wfs_cread_start(struct wfs_cread *cr, struct wfs_node *node, struct wfs_cac
 	cr->unit = seg->unit;
 	cr->units = seg->units;
 	list_splice_init(segs, &cr->segs);
-	INIT_WORK(&cr->work, cread_work);
-
-	off = (u64)cr->unit << WFS_UNIT_SHIFT;
-	bytes = min_t(u64, block_bytes - off, (u64)cr->units << WFS_UNIT_SHIFT);
-	cr->pos = ((loff_t)seg->block << node->geo.block_shift) + off;
-	cr->len = ALIGN(bytes, ALIGNMENT);
 	wfs_count(node->wsb, WFS_STAT_NVME_READS, 1);
 
-	wfs_seg_span(seg, cr->unit, &folio_off, &unit_off);
-	if (unit_off || folio_size(seg->io->folio) - folio_off < cr->len) {
-		/* The folio does not hold the whole unit. */
+	if (!node->wsb->opts.verify) {
+		range_of_folios(cr);
+	} else if (range_of_units(cr)) {
 		cr->bounce = kvmalloc(WFS_UNIT_SIZE, GFP_NOFS);
 		if (!cr->bounce) {
 			wfs_segs_fail(&cr->segs, -ENOMEM);
@@ -383,10 +493,17 @@ void wfs_cread_start(struct wfs_cread *cr, struct wfs_node *node, struct wfs_cac
 int wfs_cachefile_init(void)
 {
 	read_wq = alloc_workqueue("wfs-read", WQ_MEM_RECLAIM | WQ_UNBOUND | WQ_HIGHPRI, 0);
-	return read_wq ? 0 : -ENOMEM;
+	unit_wq = alloc_workqueue("wfs-unit", WFS_WQ_AT_ONCE, 0);
+	if (read_wq && unit_wq)
+		return 0;
+	wfs_cachefile_exit();
+	return -ENOMEM;
 }
 
 void wfs_cachefile_exit(void)
 {
-	destroy_workqueue(read_wq);
+	if (unit_wq)
+		destroy_workqueue(unit_wq);
+	if (read_wq)
+		destroy_workqueue(read_wq);
 }

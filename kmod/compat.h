@@ -43,27 +43,30 @@ static inline void folio_end_read(struct folio *folio, bool success)
 }
 #endif
 
-/*
- * Folios no smaller than the unit of checksums where the kernel can promise it;
- * order 0 stays possible elsewhere.
- */
+/* Folios no smaller than @min where the kernel can promise it; order 0 elsewhere. */
 #ifdef WFS_HAVE_ORDER_RANGE
-#define WFS_MIN_FOLIO_ORDER	       4
+#define wfs_mapping_min_order(mapping) mapping_min_folio_order(mapping)
 #define wfs_mapping_max_order(mapping) mapping_max_folio_order(mapping)
-static inline void wfs_mapping_set_orders(struct address_space *mapping, unsigned int max)
+static inline void wfs_mapping_set_orders(struct address_space *mapping, unsigned int min,
+					  unsigned int max)
 {
-	mapping_set_folio_order_range(mapping, WFS_MIN_FOLIO_ORDER, max);
+	mapping_set_folio_order_range(mapping, min, max);
 }
 #else
-#define WFS_MIN_FOLIO_ORDER 0
+static inline unsigned int wfs_mapping_min_order(struct address_space *mapping)
+{
+	return 0;
+}
+
 static inline unsigned int wfs_mapping_max_order(struct address_space *mapping)
 {
 	return mapping_large_folio_support(mapping) ? HPAGE_PMD_ORDER : 0;
 }
 
-static inline void wfs_mapping_set_orders(struct address_space *mapping, unsigned int max)
+static inline void wfs_mapping_set_orders(struct address_space *mapping, unsigned int min,
+					  unsigned int max)
 {
-	if (max > 4)
+	if (max >= HPAGE_PMD_ORDER)
 		mapping_set_large_folios(mapping);
 }
 #endif
@@ -103,6 +106,13 @@ static inline struct timespec64 inode_set_atime_to_ts(struct inode *inode, struc
 #define WFS_XATTR_TABLE static const struct xattr_handler *const
 #else
 #define WFS_XATTR_TABLE static const struct xattr_handler *
+#endif
+
+/* Work on the processor that queues it: after the interrupt, or by a thread soon. */
+#ifdef WFS_HAVE_WQ_BH
+#define WFS_WQ_AT_ONCE WQ_BH
+#else
+#define WFS_WQ_AT_ONCE (WQ_MEM_RECLAIM | WQ_HIGHPRI)
 #endif
 
 #ifdef WFS_HAVE_FOP_FLAGS

@@ -4,16 +4,14 @@
  *
  * VM_HUGEPAGE makes the generic code read 2 MiB folios on a miss, which is right for
  * streams; but it does so for random touches too, since it looks at that flag before
- * VM_RAND_READ. So a random miss is given one folio of one unit before the generic
- * code looks, which then finds it.
+ * VM_RAND_READ. So a random miss is given one small folio before the generic code looks,
+ * which then finds it.
  */
 #include <linux/log2.h>
 #include <linux/mm.h>
 
 #include "internal.h"
 
-/* Order of the folio for a random touch: one unit. */
-#define RANDOM_ORDER (WFS_UNIT_SHIFT - PAGE_SHIFT)
 /* Faults that continued no stream, after which a file counts as read at random. */
 #define RANDOM_STREAK 8
 /* How far ahead of its last miss a stream's next one may lie, in pages. */
@@ -53,6 +51,18 @@ static bool resident(struct address_space *mapping, pgoff_t index)
 	return entry && !xa_is_value(entry);
 }
 
+/*
+ * The folio for a random touch: a unit, which is what can be checked and what is delivered. A
+ * program that says that it reads at random has single pages where neither is so.
+ */
+static unsigned int random_order(const struct vm_fault *vmf, struct wfs_node *node)
+{
+	if (vmf->vma->vm_flags & VM_RAND_READ && !node->wsb->opts.verify &&
+	    wfs_node_cached_at(node, (loff_t)vmf->pgoff << PAGE_SHIFT))
+		return 0;
+	return WFS_UNIT_ORDER;
+}
+
 static vm_fault_t wfs_fault(struct vm_fault *vmf)
 {
 	struct file *file = vmf->vma->vm_file;
@@ -74,7 +84,7 @@ static vm_fault_t wfs_fault(struct vm_fault *vmf)
 		WRITE_ONCE(file->f_ra.ra_pages, window);
 		if (vmf->vma->vm_flags & VM_RAND_READ || looks_random(wi, vmf->pgoff)) {
 			wfs_count(wsb, WFS_STAT_RANDOM_FAULTS, 1);
-			wfs_page_cache_add(inode, vmf->pgoff, RANDOM_ORDER);
+			wfs_page_cache_add(inode, vmf->pgoff, random_order(vmf, wi->node));
 		} else if (window < HPAGE_PMD_NR) {
 			/* The generic code would lock 4 MiB: more than this reader may. */
 			wfs_page_cache_add(inode, vmf->pgoff, ilog2(window));

@@ -48,19 +48,36 @@ static void count_read(struct inode *inode, loff_t pos, ssize_t ret)
 	}
 }
 
-static ssize_t wfs_read_iter(struct kiocb *iocb, struct iov_iter *to)
+/* Checked and coherent; also what is asked for with O_DIRECT. */
+static ssize_t read_pages(struct kiocb *iocb, struct iov_iter *to)
 {
 	struct inode *inode = file_inode(iocb->ki_filp);
 	size_t len = iov_iter_count(to);
 	loff_t pos = iocb->ki_pos;
 	ssize_t ret;
 
-	/* Checked and coherent: through the page cache. */
 	iocb->ki_flags &= ~IOCB_DIRECT;
 	WRITE_ONCE(iocb->ki_filp->f_ra.ra_pages, wfs_stream_window(inode));
 	ret = filemap_read(iocb, to, 0);
 	count_read(inode, pos, ret);
 	return real_error(inode, pos, len, ret);
+}
+
+static ssize_t wfs_read_iter(struct kiocb *iocb, struct iov_iter *to)
+{
+	ssize_t direct = 0, ret = 0;
+
+	if (iocb->ki_flags & IOCB_DIRECT) {
+		direct = wfs_direct_read(iocb, to);
+		if (direct < 0)
+			return direct;
+	}
+	/* The last bytes of a file are no whole sector; and what the disk would not give. */
+	if (!direct || iov_iter_count(to))
+		ret = read_pages(iocb, to);
+	else
+		wfs_count(WFS_SB(file_inode(iocb->ki_filp)->i_sb), WFS_STAT_READS, 1);
+	return direct ? direct + max_t(ssize_t, ret, 0) : ret;
 }
 
 static ssize_t wfs_splice_read(struct file *file, loff_t *ppos, struct pipe_inode_info *pipe,

@@ -25,14 +25,13 @@ static DECLARE_WORK(reap_work, reap_ios);
 
 static void free_io(struct wfs_io *io)
 {
-	struct wfs_sb *wsb = io->node->wsb;
-
 	if (io->kind == WFS_IO_PREFETCH)
-		atomic_dec(&wsb->prefetches);
+		atomic_dec(&io->wsb->prefetches);
+	if (io->node)
+		wfs_node_put(io->node);
 	/* The mount waits for reads, so that it outlives the node here. */
-	wfs_node_put(io->node);
 	if (io->kind == WFS_IO_READ)
-		wfs_sb_busy_put(wsb);
+		wfs_sb_busy_put(io->wsb);
 	wfs_held(WFS_HELD_FOLIOS, -(long)struct_size(io, segs, io->nsegs));
 	kvfree(io);
 }
@@ -52,15 +51,21 @@ static void put_io(struct wfs_io *io)
 {
 	if (!refcount_dec_and_test(&io->refs))
 		return;
-	if (io->inode && !atomic_add_unless(&io->inode->i_count, -1, 1)) {
-		/* The last one: evicting an inode is not for a reply's context. */
-		if (llist_add(&io->free, &dead_ios))
-			queue_work(wfs_wq, &reap_work);
-		return;
+	if (io->inode) {
+		/* Not the node's last reference, which needs a process: the inode has one. */
+		wfs_node_put(io->node);
+		io->node = NULL;
+		if (!atomic_add_unless(&io->inode->i_count, -1, 1)) {
+			/* The last one: evicting an inode is not for this context. */
+			if (llist_add(&io->free, &dead_ios))
+				queue_work(wfs_wq, &reap_work);
+			return;
+		}
 	}
 	free_io(io);
 }
 
+/* Any context for a segment of a folio. */
 void wfs_seg_put(struct wfs_seg *seg)
 {
 	put_io(seg->io);
@@ -149,6 +154,28 @@ size_t wfs_seg_span(const struct wfs_seg *seg, u32 unit, size_t *ret_folio_off,
 	return hi - lo;
 }
 
+/**
+ * wfs_seg_range() - the object bytes of a segment
+ * @seg: a segment
+ * @ret_folio_off: where they begin in the folio
+ * @ret_pos: where they begin in the file
+ *
+ * Return: how many.
+ */
+size_t wfs_seg_range(const struct wfs_seg *seg, size_t *ret_folio_off, loff_t *ret_pos)
+{
+	const struct wfs_io *io = seg->io;
+	loff_t start = ((loff_t)seg->block << io->node->geo.block_shift) +
+		       ((loff_t)seg->unit << WFS_UNIT_SHIFT);
+	loff_t lo = max(start, io->pos);
+	loff_t hi =
+		min_t(loff_t, start + ((loff_t)seg->units << WFS_UNIT_SHIFT), io->pos + io->bytes);
+
+	*ret_folio_off = lo - io->pos;
+	*ret_pos = lo;
+	return hi - lo;
+}
+
 static struct wfs_io *alloc_io(struct wfs_node *node, enum wfs_io_kind kind, u32 nsegs)
 {
 	struct wfs_io *io = kvzalloc(struct_size(io, segs, nsegs), GFP_NOFS);
@@ -161,6 +188,7 @@ static struct wfs_io *alloc_io(struct wfs_node *node, enum wfs_io_kind kind, u32
 	/* Whoever asks: a request may be made of it by somebody else later. */
 	io->reader = task_tgid_nr(current);
 	io->node = wfs_node_get(node);
+	io->wsb = node->wsb;
 	io->nsegs = nsegs;
 	wfs_held(WFS_HELD_FOLIOS, struct_size(io, segs, nsegs));
 	for (i = 0; i < nsegs; i++) {
@@ -324,9 +352,14 @@ static void end_seg(struct wfs_seg *seg, int error)
 	wfs_seg_put(seg);
 }
 
-/* Small folios that want something of the same unit are read together. */
+/*
+ * Small folios that want something of the same unit are read together. Where all of the unit
+ * is read anyway, to be checked, there may be others between them.
+ */
 static void gather(struct wfs_seg *seg, struct list_head *rest, struct list_head *to)
 {
+	bool checked = seg->io->wsb->opts.verify;
+	loff_t end = seg->io->pos + seg->io->bytes;
 	struct wfs_seg *next;
 
 	list_add(&seg->link, to);
@@ -334,8 +367,10 @@ static void gather(struct wfs_seg *seg, struct list_head *rest, struct list_head
 		return;
 	while ((next = list_first_entry_or_null(rest, struct wfs_seg, link)) &&
 	       next->io->kind == WFS_IO_READ && next->block == seg->block &&
-	       next->unit == seg->unit && next->units == 1)
+	       next->unit == seg->unit && next->units == 1 && (checked || next->io->pos == end)) {
+		end = next->io->pos + next->io->bytes;
 		list_move_tail(&next->link, to);
+	}
 }
 
 static struct wfs_nreq *find_map(struct wfs_node *node, u32 window)

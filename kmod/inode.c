@@ -178,8 +178,9 @@ static int fill_inode(struct inode *inode, const struct wfs_attr *attr, u64 ino)
 		inode->i_op = &wfs_file_iops;
 		inode->i_fop = &wfs_file_fops;
 		inode->i_data.a_ops = &wfs_aops;
-		wfs_mapping_set_orders(&inode->i_data,
-				       wsb->opts.huge == WFS_HUGE_NEVER ? 4 : HPAGE_PMD_ORDER);
+		wfs_mapping_set_orders(&inode->i_data, wsb->opts.verify ? WFS_UNIT_ORDER : 0,
+				       wsb->opts.huge == WFS_HUGE_NEVER ? WFS_UNIT_ORDER :
+									  HPAGE_PMD_ORDER);
 		return wfs_node_create(inode, wi->path, wi->version, &wi->node);
 	}
 }

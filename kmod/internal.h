@@ -44,6 +44,9 @@ struct wfs_dev;
 struct wfs_node;
 struct wfs_session;
 
+/* Order of a folio of one unit of checksums. */
+#define WFS_UNIT_ORDER (WFS_UNIT_SHIFT - PAGE_SHIFT)
+
 /* ---- options.c, super.c: mounts ---- */
 
 enum wfs_huge { WFS_HUGE_ALWAYS, WFS_HUGE_ADVISE, WFS_HUGE_NEVER };
@@ -223,6 +226,10 @@ int wfs_page_cache_add(struct inode *inode, pgoff_t index, unsigned int order);
 size_t wfs_page_cache_offer(struct inode *inode, loff_t pos, size_t len,
 			    const struct wfs_memory *buffers, u64 buf);
 
+/* ---- direct.c: O_DIRECT ---- */
+
+ssize_t wfs_direct_read(struct kiocb *iocb, struct iov_iter *to);
+
 /* ---- folioio.c: folios in flight ---- */
 
 struct wfs_io;
@@ -278,6 +285,7 @@ struct wfs_io {
 	struct folio *folio;
 	struct inode *inode;
 	struct wfs_node *node;
+	struct wfs_sb *wsb;
 	struct completion *done;
 	struct llist_node free;
 	u32 nsegs;
@@ -301,6 +309,8 @@ void wfs_seg_put(struct wfs_seg *seg);
 /* Where the unit's bytes lie: offset in the folio, and how many object bytes. */
 size_t wfs_seg_span(const struct wfs_seg *seg, u32 unit, size_t *ret_folio_off,
 		    size_t *ret_unit_off);
+/* All object bytes of it: offset in the folio, in the file, and how many. */
+size_t wfs_seg_range(const struct wfs_seg *seg, size_t *ret_folio_off, loff_t *ret_pos);
 void wfs_folioio_exit(void);
 
 /* ---- upcall.c: requests ---- */
@@ -613,6 +623,8 @@ void wfs_node_ask_map(struct wfs_node *node, struct wfs_nreq *nreq, u32 window);
 void wfs_node_note_error(struct wfs_node *node, u64 block, int error);
 int wfs_node_recent_error(struct wfs_node *node, loff_t pos, u64 len);
 u64 wfs_node_cached_bytes(struct wfs_node *node);
+/* Is the block at a position known to be cached? A look without a lock. */
+bool wfs_node_cached_at(struct wfs_node *node, loff_t pos);
 void wfs_segs_fail(struct list_head *segs, int error);
 
 /* ---- fill.c: blocks on their way in and out ---- */
@@ -634,6 +646,7 @@ int wfs_offer(struct wfs_session *ses, const struct wfs_cmd *cmd);
 int wfs_cachefile_open(int fd, struct wfs_cachefile **ret);
 struct wfs_cachefile *wfs_cachefile_get(struct wfs_cachefile *cf);
 void wfs_cachefile_put(struct wfs_cachefile *cf);
+ssize_t wfs_cachefile_read(struct wfs_cachefile *cf, struct kiocb *iocb, struct iov_iter *to);
 bool wfs_cachefile_same(const struct wfs_cachefile *a, const struct wfs_cachefile *b);
 /*
  * Reads the segments' part of a pinned block: either the whole of one segment, or
@@ -681,6 +694,8 @@ enum wfs_served {
 
 void wfs_served_mark(struct folio *folio, enum wfs_served from);
 void wfs_served_read(struct inode *inode, loff_t pos, size_t len);
+/* Bytes that came from NVMe and past the page cache. */
+void wfs_served_direct(struct wfs_sb *wsb, size_t len);
 void wfs_served_fault(struct inode *inode, pgoff_t index);
 
 extern struct workqueue_struct *wfs_wq;

@@ -651,3 +651,13 @@ u64 wfs_node_cached_bytes(struct wfs_node *node)
 	}
 	return bytes;
 }
+
+bool wfs_node_cached_at(struct wfs_node *node, loff_t pos)
+{
+	u64 block = pos >> node->geo.block_shift;
+	u32 window = wfs_geo_window_of(&node->geo, block);
+	struct wfs_window *win = xa_load(&node->windows, window);
+
+	return win && wfs_block_state(win, block - wfs_geo_window_first(&node->geo, window)) ==
+			      WFS_BLOCK_CACHED;
+}

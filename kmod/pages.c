@@ -140,7 +140,7 @@ int wfs_page_cache_add(struct inode *inode, pgoff_t index, unsigned int order)
 
 	order = min(order, wfs_mapping_max_order(mapping));
 	/* Not past the end of the file, where folios may be smaller than a unit. */
-	while (order > WFS_MIN_FOLIO_ORDER &&
+	while (order > wfs_mapping_min_order(mapping) &&
 	       round_down(index, 1UL << order) + (1UL << order) - 1 > last)
 		order--;
 	index = round_down(index, 1UL << order);
@@ -198,7 +198,7 @@ size_t wfs_page_cache_offer(struct inode *inode, loff_t pos, size_t len,
 		int err;
 
 		/* A smaller folio than the unit where the file ends and the kernel has them. */
-		while (order > WFS_MIN_FOLIO_ORDER && len <= PAGE_SIZE << (order - 1))
+		while (order > wfs_mapping_min_order(mapping) && len <= PAGE_SIZE << (order - 1))
 			order--;
 		n = min_t(size_t, len, PAGE_SIZE << order);
 		folio = alloc_folio(gfp, order);

@@ -101,6 +101,12 @@ void wfs_served_read(struct inode *inode, loff_t pos, size_t len)
 	wfs_count(wsb, WFS_STAT_SERVED_PAGES_READS + 2 * farthest, 1);
 }
 
+void wfs_served_direct(struct wfs_sb *wsb, size_t len)
+{
+	wfs_count(wsb, WFS_STAT_SERVED_PAGES_BYTES + 2 * WFS_SERVED_NVME, len);
+	wfs_count(wsb, WFS_STAT_SERVED_PAGES_READS + 2 * WFS_SERVED_NVME, 1);
+}
+
 /**
  * wfs_served_fault() - count a fault that missed the page cache and has ended
  * @inode: a file
