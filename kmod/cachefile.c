@@ -31,9 +31,6 @@
 /* Files are sized in these steps; direct reads begin and end on them. */
 #define ALIGNMENT 4096
 
-/* Units of the largest folio. */
-#define CREAD_UNITS 32
-
 struct wfs_cachefile {
 	refcount_t refs;
 	struct file *file;
@@ -58,13 +55,14 @@ struct wfs_cread {
 	ssize_t result;	       /* of the read: bytes or -errno */
 	bool waited;	       /* submitted from the workqueue, where it may block */
 	bool late;	       /* to take long, for tests */
-	u64 sums[CREAD_UNITS];
-	struct bio_vec bv[WFS_UNIT_SIZE / PAGE_SIZE];
+	u64 sums[WFS_CREAD_UNITS];
+	struct bio_vec bv[WFS_CREAD_SEGS];
 };
 
 /* Sums and copies go through the kernel's map of all memory. */
 static_assert(!IS_ENABLED(CONFIG_HIGHMEM));
-static_assert((PAGE_SIZE << HPAGE_PMD_ORDER) / WFS_UNIT_SIZE <= CREAD_UNITS);
+static_assert((PAGE_SIZE << HPAGE_PMD_ORDER) / WFS_UNIT_SIZE <= WFS_CREAD_UNITS);
+static_assert(WFS_UNIT_SIZE / PAGE_SIZE <= WFS_CREAD_SEGS);
 /* Folios and the ranges read of them begin and end on pages. */
 static_assert(PAGE_SIZE % ALIGNMENT == 0);
 
@@ -196,25 +194,45 @@ static bool check_unit(const struct wfs_cread *cr, const void *bytes, u64 block,
 	return xxh64(bytes, min_t(u64, block_bytes - off, WFS_UNIT_SIZE), 0) == cr->sums[i];
 }
 
+static bool check_seg(const struct wfs_cread *cr, const struct wfs_seg *seg)
+{
+	size_t folio_off, unit_off;
+	u32 unit;
+
+	for (unit = seg->unit; unit < seg->unit + seg->units; unit++) {
+		wfs_seg_span(seg, unit, &folio_off, &unit_off);
+		if (!check_unit(cr, folio_address(seg->io->folio) + folio_off, seg->block,
+				unit - cr->unit))
+			return false;
+	}
+	return true;
+}
+
+/* All parts are right. Any context. */
+static void end_segs(struct wfs_cread *cr)
+{
+	struct wfs_seg *seg;
+	u32 unit;
+
+	list_for_each_entry(seg, &cr->segs, link)
+		for (unit = seg->unit; unit < seg->unit + seg->units; unit++)
+			if (wfs_seg_claim(seg, unit))
+				wfs_seg_end_unit(seg, 0);
+}
+
 /*
- * Ends all parts if each is right, and none else: the next read of the segment goes into
- * the same folio, over what was right in this one. No part was ended before, and none is
- * meanwhile: the segment is in no other list.
+ * Ends all parts if each is right, and none else: the next read of the segments goes into
+ * the same folios, over what was right in this one. No part was ended before, and none is
+ * meanwhile: the segments are in no other list.
  */
 static bool take_direct(struct wfs_cread *cr)
 {
-	struct wfs_seg *seg = list_first_entry(&cr->segs, struct wfs_seg, link);
-	size_t folio_off, unit_off;
-	u32 i;
+	struct wfs_seg *seg;
 
-	for (i = 0; i < cr->units; i++) {
-		wfs_seg_span(seg, cr->unit + i, &folio_off, &unit_off);
-		if (!check_unit(cr, folio_address(seg->io->folio) + folio_off, seg->block, i))
+	list_for_each_entry(seg, &cr->segs, link)
+		if (!check_seg(cr, seg))
 			return false;
-	}
-	for (i = 0; i < cr->units; i++)
-		if (wfs_seg_claim(seg, cr->unit + i))
-			wfs_seg_end_unit(seg, 0);
+	end_segs(cr);
 	return true;
 }
 
@@ -236,24 +254,13 @@ static bool take_bounce(struct wfs_cread *cr)
 	return true;
 }
 
-/* As it is. Any context. */
-static bool take_unchecked(struct wfs_cread *cr)
-{
-	struct wfs_seg *seg;
-	u32 unit;
-
-	list_for_each_entry(seg, &cr->segs, link)
-		for (unit = seg->unit; unit < seg->unit + seg->units; unit++)
-			if (wfs_seg_claim(seg, unit))
-				wfs_seg_end_unit(seg, 0);
-	return true;
-}
-
+/* Any context. */
 static bool take(struct wfs_cread *cr)
 {
-	if (!cr->node->wsb->opts.verify)
-		return take_unchecked(cr);
-	return cr->bounce ? take_bounce(cr) : take_direct(cr);
+	if (cr->node->wsb->opts.verify)
+		return cr->bounce ? take_bounce(cr) : take_direct(cr);
+	end_segs(cr);
+	return true;
 }
 
 /* The block is not what it was stored as: nobody reads it again, it is fetched afresh. */
@@ -357,12 +364,16 @@ static void cread_complete(struct kiocb *iocb, long result)
 	inject_result(cr);
 	if (cr->result != cr->len || cr->late) {
 		retry(cr);
-	} else if (cr->node->wsb->opts.verify) {
-		INIT_WORK(&cr->work, check_work);
-		queue_work(cr->units == 1 ? unit_wq : read_wq, &cr->work);
-	} else {
+	} else if (!cr->node->wsb->opts.verify) {
 		finish(cr);
 		put_cread(cr);
+	} else if (cr->units == 1) {
+		/* Not one INIT_WORK for both: lockdep tells their contexts apart by place. */
+		INIT_WORK(&cr->work, check_work);
+		queue_work(unit_wq, &cr->work);
+	} else {
+		INIT_WORK(&cr->work, check_work);
+		queue_work(read_wq, &cr->work);
 	}
 }
 
@@ -435,20 +446,16 @@ static void range_of_folios(struct wfs_cread *cr)
 	}
 }
 
-/* Whole units; true if the folio does not hold them wholly. */
-static bool range_of_units(struct wfs_cread *cr)
+static void range_of_units(struct wfs_cread *cr)
 {
 	struct wfs_seg *seg = list_first_entry(&cr->segs, struct wfs_seg, link);
 	const struct wfs_geometry *geo = &cr->node->geo;
 	u64 off = (u64)cr->unit << WFS_UNIT_SHIFT;
 	size_t bytes = min_t(u64, wfs_geo_block_bytes(geo, seg->block) - off,
 			     (u64)cr->units << WFS_UNIT_SHIFT);
-	size_t folio_off, unit_off;
 
 	cr->pos = ((loff_t)seg->block << geo->block_shift) + off;
 	cr->len = ALIGN(bytes, ALIGNMENT);
-	wfs_seg_span(seg, cr->unit, &folio_off, &unit_off);
-	return unit_off || folio_size(seg->io->folio) - folio_off < cr->len;
 }
 
 /**
@@ -458,28 +465,33 @@ static bool range_of_units(struct wfs_cread *cr)
  * @cf: its cache file; the reference is taken over
  * @win: window of the block
  * @index: the block in it; the pin is taken over
- * @segs: one segment, or several of small folios that lie in one unit (and follow each other
- *	if the mount does not check); taken over
+ * @segs: segments that follow each other, or those of small folios that lie in one unit;
+ *	taken over
  *
  * Context: process. Does not wait for the disk.
  */
 void wfs_cread_start(struct wfs_cread *cr, struct wfs_node *node, struct wfs_cachefile *cf,
 		     struct wfs_window *win, u32 index, struct list_head *segs)
 {
-	struct wfs_seg *seg = list_first_entry(segs, struct wfs_seg, link);
+	struct wfs_seg *seg = list_first_entry(segs, struct wfs_seg, link), *last;
 
 	cr->node = wfs_node_get(node);
 	cr->cf = cf;
 	cr->win = win;
 	cr->index = index;
 	cr->unit = seg->unit;
-	cr->units = seg->units;
+	last = list_last_entry(segs, struct wfs_seg, link);
+	cr->units = last->unit + last->units - cr->unit;
 	list_splice_init(segs, &cr->segs);
 	wfs_count(node->wsb, WFS_STAT_NVME_READS, 1);
 
 	if (!node->wsb->opts.verify) {
 		range_of_folios(cr);
-	} else if (range_of_units(cr)) {
+		submit(cr);
+		return;
+	}
+	range_of_units(cr);
+	if (!wfs_seg_holds_units(seg)) {
 		cr->bounce = kvmalloc(WFS_UNIT_SIZE, GFP_NOFS);
 		if (!cr->bounce) {
 			wfs_segs_fail(&cr->segs, -ENOMEM);

@@ -85,6 +85,15 @@ static bool pin(struct direct *d, loff_t pos, size_t len)
 	return true;
 }
 
+/* Has nobody said yet what is cached there? */
+static bool unknown(struct wfs_node *node, loff_t pos)
+{
+	u32 index;
+	struct wfs_window *win = window_of(node, pos >> node->geo.block_shift, &index);
+
+	return !win || wfs_block_state(win, index) == WFS_BLOCK_UNKNOWN;
+}
+
 static void free_direct(struct direct *d)
 {
 	struct wfs_sb *wsb = d->node->wsb;
@@ -177,6 +186,14 @@ ssize_t wfs_direct_read(struct kiocb *iocb, struct iov_iter *to)
 	iov_iter_truncate(&iter, end - pos);
 	if (!iov_iter_count(&iter))
 		return 0;
+	if (unknown(node, pos)) {
+		if (iocb->ki_flags & IOCB_NOWAIT)
+			return -EAGAIN;
+		/* What cannot be told now, the page cache waits for. */
+		wfs_io_probe(node, pos, iov_iter_count(&iter));
+		if (fatal_signal_pending(current))
+			return -EINTR;
+	}
 	d = alloc_direct(node);
 	if (!d)
 		return 0;

@@ -133,7 +133,7 @@ static long ioctl_file_info(struct file *file, void __user *arg)
 	memcpy(info->version, wi->version, info->version_len);
 	if (wi->node) {
 		if (wfs_session_live() && !wfs_is_helper())
-			err = wfs_io_probe(wi->node);
+			err = wfs_io_probe(wi->node, 0, U64_MAX);
 		info->node = wi->node->id;
 		info->size = i_size_read(inode);
 		info->cached = wfs_node_cached_bytes(wi->node);

@@ -266,17 +266,20 @@ fail:
 /**
  * wfs_io_probe() - make the block states known
  * @node: the file
+ * @pos: from here on
+ * @len: bytes; the windows that they lie in
  *
  * Context: process; waits killably, for at most the mount's timeout a window.
  * Return: 0, -EINTR, or why the helper could not tell.
  */
-int wfs_io_probe(struct wfs_node *node)
+int wfs_io_probe(struct wfs_node *node, u64 pos, u64 len)
 {
-	u64 blocks = wfs_geo_blocks(&node->geo);
+	u64 window_blocks = 1ULL << (WFS_WINDOW_SHIFT - node->geo.block_shift);
+	u64 end = min(pos + len, node->geo.size);
 	u64 block;
 
-	for (block = 0; block < blocks;
-	     block += 1ULL << (WFS_WINDOW_SHIFT - node->geo.block_shift)) {
+	for (block = round_down(pos >> node->geo.block_shift, window_blocks);
+	     block << node->geo.block_shift < end; block += window_blocks) {
 		DECLARE_COMPLETION_ONSTACK(done);
 		struct wfs_io *io = alloc_io(node, WFS_IO_PROBE, 1);
 		LIST_HEAD(segs);
@@ -352,24 +355,32 @@ static void end_seg(struct wfs_seg *seg, int error)
 	wfs_seg_put(seg);
 }
 
-/*
- * Small folios that want something of the same unit are read together. Where all of the unit
- * is read anyway, to be checked, there may be others between them.
- */
+/* Can @next be read with @last, which is for one folio too? */
+static bool goes_with(const struct wfs_seg *last, const struct wfs_seg *next)
+{
+	if (next->io->kind != WFS_IO_READ || next->block != last->block)
+		return false;
+	/* All of the unit is read, to be checked: there may be others between them. */
+	if (last->io->wsb->opts.verify && !wfs_seg_holds_units(last))
+		return next->unit == last->unit && !wfs_seg_holds_units(next);
+	return next->io->pos == last->io->pos + last->io->bytes &&
+	       (!last->io->wsb->opts.verify || wfs_seg_holds_units(next));
+}
+
+/* What follows a segment in its block, and is cached like it, is read together with it. */
 static void gather(struct wfs_seg *seg, struct list_head *rest, struct list_head *to)
 {
-	bool checked = seg->io->wsb->opts.verify;
-	loff_t end = seg->io->pos + seg->io->bytes;
+	u32 first = seg->unit;
 	struct wfs_seg *next;
+	int n = 1;
 
 	list_add(&seg->link, to);
-	if (seg->io->bytes >= WFS_UNIT_SIZE || seg->units != 1)
-		return;
 	while ((next = list_first_entry_or_null(rest, struct wfs_seg, link)) &&
-	       next->io->kind == WFS_IO_READ && next->block == seg->block &&
-	       next->unit == seg->unit && next->units == 1 && (checked || next->io->pos == end)) {
-		end = next->io->pos + next->io->bytes;
+	       goes_with(seg, next) && n < WFS_CREAD_SEGS &&
+	       next->unit + next->units - first <= WFS_CREAD_UNITS) {
 		list_move_tail(&next->link, to);
+		seg = next;
+		n++;
 	}
 }
 
@@ -476,6 +487,16 @@ static enum action route_map(struct route *r)
 	return DO_SUBMIT;
 }
 
+/* Sums of the units from the segment's first on, as many as one read may have. */
+static void copy_sums(struct route *r)
+{
+	u32 unit = r->seg->unit;
+	u32 units = wfs_geo_block_units(&r->node->geo, r->seg->block) - unit;
+
+	memcpy(wfs_cread_sums(r->cr), wfs_block_sums(r->win, r->index) + unit,
+	       min_t(u32, units, WFS_CREAD_UNITS) * sizeof(u64));
+}
+
 static enum action route_read(struct route *r)
 {
 	struct wfs_seg *seg = r->seg;
@@ -487,8 +508,7 @@ static enum action route_read(struct route *r)
 	if (!wfs_block_pin(r->win, r->index))
 		return DO_AGAIN;
 	if (r->node->wsb->opts.verify)
-		memcpy(wfs_cread_sums(r->cr), wfs_block_sums(r->win, r->index) + seg->unit,
-		       seg->units * sizeof(u64));
+		copy_sums(r);
 	r->cf = wfs_cachefile_get(r->node->cf);
 	return DO_READ;
 }

@@ -280,7 +280,7 @@ static int xattr_cached(const struct xattr_handler *handler, struct dentry *dent
 		return -ENODATA;
 	/* Without a helper, as far as is known. */
 	if (wfs_session_live() && !wfs_is_helper()) {
-		err = wfs_io_probe(node);
+		err = wfs_io_probe(node, 0, U64_MAX);
 		if (err == -EINTR || err == -ERESTARTSYS)
 			return err;
 	}

@@ -294,8 +294,8 @@ struct wfs_io {
 
 /* Starts to read a locked folio of @inode into it; it is unlocked when that ends. */
 void wfs_io_read(struct inode *inode, struct folio *folio, u32 why, struct list_head *segs);
-/* Makes all block states of the file known, as far as a helper can tell; killable. */
-int wfs_io_probe(struct wfs_node *node);
+/* Makes block states of a range known, as far as a helper can tell; killable. */
+int wfs_io_probe(struct wfs_node *node, u64 pos, u64 len);
 /* Asks for absent blocks of a range. */
 int wfs_io_prefetch(struct wfs_node *node, u64 pos, u64 len);
 /* Finds out what each segment needs and starts it. Sleeps for memory only. */
@@ -306,6 +306,12 @@ void wfs_seg_end_unit(struct wfs_seg *seg, int error);
 /* Fails all units of the segment that nobody has claimed. */
 void wfs_seg_fail(struct wfs_seg *seg, int error);
 void wfs_seg_put(struct wfs_seg *seg);
+/* Does the folio hold the units of the segment wholly? It is aligned to its size. */
+static inline bool wfs_seg_holds_units(const struct wfs_seg *seg)
+{
+	return folio_size(seg->io->folio) >= WFS_UNIT_SIZE;
+}
+
 /* Where the unit's bytes lie: offset in the folio, and how many object bytes. */
 size_t wfs_seg_span(const struct wfs_seg *seg, u32 unit, size_t *ret_folio_off,
 		    size_t *ret_unit_off);
@@ -648,8 +654,11 @@ struct wfs_cachefile *wfs_cachefile_get(struct wfs_cachefile *cf);
 void wfs_cachefile_put(struct wfs_cachefile *cf);
 ssize_t wfs_cachefile_read(struct wfs_cachefile *cf, struct kiocb *iocb, struct iov_iter *to);
 bool wfs_cachefile_same(const struct wfs_cachefile *a, const struct wfs_cachefile *b);
+/* One read has at most so many units and segments: what the largest folio has. */
+#define WFS_CREAD_UNITS 32
+#define WFS_CREAD_SEGS	32
 /*
- * Reads the segments' part of a pinned block: either the whole of one segment, or
+ * Reads the segments' part of a pinned block: either segments that follow each other, or
  * what small folios want of one unit. Takes over the pin, the segments and the
  * reference to @cf. @sums: of the units from the first segment's on, or NULL: unchecked.
  */

@@ -29,7 +29,7 @@
 . "$(dirname "$0")/lib.sh"
 . "$tests/data.sh"
 
-make_data "$root" mixed 8388608 flipped 4194304 tail 70001 direct 3000001
+make_data "$root" mixed 8388608 flipped 4194304 tail 70001 direct 3000001 run 3000000
 require start_nginx "$root"
 require start_wfsd
 require mount_wfs "$nginx_url/" "$mnt" block=64K,prefetch=off,readahead=128K
@@ -49,11 +49,9 @@ done
 reading "huge folios over blocks in every state" scan "$mnt/mixed" "$root/mixed"
 share "$(bytes_sent /mixed)" 8388608 "huge folios over blocks in every state"
 
-# A byte of the cache file is flipped behind the daemon's back.
-reading "a file to be damaged" eager "$mnt/flipped" "$root/flipped"
-check "it gets stored" stored "$mnt/flipped"
-drop_pages
-damaged=$(python3 - "$root/flipped" <<-'PY'
+# damage FILE: a byte of its cache file is flipped behind the daemon's back; the file's name.
+damage() {
+	python3 - "$1" <<-'PY'
 	import os, sys
 	want = open(sys.argv[1], "rb").read()
 	for base, _, names in os.walk("/var/cache/wfs"):
@@ -69,7 +67,11 @@ damaged=$(python3 - "$root/flipped" <<-'PY'
 	            os.fsync(file.fileno())
 	        print(path)
 	PY
-)
+}
+reading "a file to be damaged" eager "$mnt/flipped" "$root/flipped"
+check "it gets stored" stored "$mnt/flipped"
+drop_pages
+damaged=$(damage "$root/flipped")
 check "its cache file is found and damaged" test -n "$damaged"
 drop_caches
 : >"$nginx_log"
@@ -98,6 +100,18 @@ drop_pages
 reading "verify=off: what the other mount has put right is right" eager "$mnt.off/flipped" \
 	"$root/flipped"
 require umount "$mnt.off"
+
+# Small folios that follow each other in a large block are read at once.
+require mount_wfs "$nginx_url/" "$mnt.large" block=4M,prefetch=off
+reading "a large block to be damaged" eager "$mnt.large/run" "$root/run"
+check "it gets stored" stored "$mnt.large/run"
+drop_pages
+check "its cache file is found and damaged" test -n "$(damage "$root/run")"
+drop_caches
+: >"$nginx_log"
+check "C4: the run of units is read right" cmp "$mnt.large/run" "$root/run"
+is "$(bytes_sent /run) $(counter blocks_corrupt)" "3000000 2" "C4: fetched again, once"
+require umount "$mnt.large"
 
 is "$(python3 - "$mnt/tail" <<-'PY'
 	import ctypes, mmap, os, sys
