@@ -75,7 +75,7 @@ static vm_fault_t wfs_fault(struct vm_fault *vmf)
 	if (((loff_t)vmf->pgoff << PAGE_SHIFT) >= size)
 		return VM_FAULT_SIGBUS;
 	if (!resident(file->f_mapping, vmf->pgoff)) {
-		unsigned int window = wfs_stream_window(inode);
+		unsigned int window = wfs_stream_window(inode, (loff_t)vmf->pgoff << PAGE_SHIFT);
 		struct wfs_sb *wsb = WFS_SB(inode->i_sb);
 
 		if (wfs_is_helper())

@@ -57,7 +57,8 @@ static ssize_t read_pages(struct kiocb *iocb, struct iov_iter *to)
 	ssize_t ret;
 
 	iocb->ki_flags &= ~IOCB_DIRECT;
-	WRITE_ONCE(iocb->ki_filp->f_ra.ra_pages, wfs_stream_window(inode));
+	if (pos < i_size_read(inode))
+		WRITE_ONCE(iocb->ki_filp->f_ra.ra_pages, wfs_stream_window(inode, pos));
 	ret = filemap_read(iocb, to, 0);
 	count_read(inode, pos, ret);
 	return real_error(inode, pos, len, ret);
@@ -87,7 +88,8 @@ static ssize_t wfs_splice_read(struct file *file, loff_t *ppos, struct pipe_inod
 	loff_t pos = *ppos;
 	ssize_t ret;
 
-	WRITE_ONCE(file->f_ra.ra_pages, wfs_stream_window(inode));
+	if (pos < i_size_read(inode))
+		WRITE_ONCE(file->f_ra.ra_pages, wfs_stream_window(inode, pos));
 	ret = filemap_splice_read(file, ppos, pipe, len, flags);
 	if (!WFS_SPLICE_CALLS_READ_ITER)
 		count_read(inode, pos, ret);

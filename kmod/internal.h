@@ -219,7 +219,7 @@ long wfs_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
 /* ---- pages.c: the page cache ---- */
 
 extern const struct address_space_operations wfs_aops;
-unsigned int wfs_stream_window(struct inode *inode);
+unsigned int wfs_stream_window(struct inode *inode, loff_t pos);
 /* One folio of at most @order at @index, added locked and being read; 0 or -errno. */
 int wfs_page_cache_add(struct inode *inode, pgoff_t index, unsigned int order);
 

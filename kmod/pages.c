@@ -43,22 +43,44 @@ static bool locked_enough(const struct wfs_node *node, s64 limit)
 	       atomic64_read(&node->locked) >= limit / 2;
 }
 
+/*
+ * What is cached can be read further ahead than what would have to be fetched: with 4 MiB a
+ * reader waits for checksums that are taken beside it (0.7 of the rate of a mapping, 0.9 with
+ * 8 MiB).
+ */
+#define CACHED_WINDOW SZ_8M
+
+/* Is what follows cached? Two looks, since this is asked with each read. */
+static bool cached_ahead(struct inode *inode, loff_t pos)
+{
+	struct wfs_node *node = WFS_I(inode)->node;
+	loff_t last = i_size_read(inode) - 1;
+
+	return wfs_node_cached_at(node, min(pos + CACHED_WINDOW / 2, last)) &&
+	       wfs_node_cached_at(node, min(pos + CACHED_WINDOW, last));
+}
+
 /**
  * wfs_stream_window() - how far one stream may read ahead now
  * @inode: a file
+ * @pos: where it reads, before the end
  *
  * The page cache allocates and locks a whole window before it asks for it, so what the
  * reader's memory cgroup cannot bear has to be known before: one stream may have an
  * eighth of what may be locked, and one unit where enough is locked already.
  * Context: the reader's. Return: pages, at least those of a unit.
  */
-unsigned int wfs_stream_window(struct inode *inode)
+unsigned int wfs_stream_window(struct inode *inode, loff_t pos)
 {
+	u64 pages = inode->i_sb->s_bdi->ra_pages;
 	s64 limit = locked_limit();
 	u64 window = 0;
 
+	if (pages < CACHED_WINDOW >> PAGE_SHIFT &&
+	    WFS_SB(inode->i_sb)->opts.readahead >= CACHED_WINDOW && cached_ahead(inode, pos))
+		pages = CACHED_WINDOW >> PAGE_SHIFT;
 	if (!locked_enough(WFS_I(inode)->node, limit))
-		window = min_t(u64, limit / 8 >> PAGE_SHIFT, inode->i_sb->s_bdi->ra_pages);
+		window = min_t(u64, limit / 8 >> PAGE_SHIFT, pages);
 	return max_t(u64, window, WFS_UNIT_SIZE >> PAGE_SHIFT);
 }
 

@@ -5,7 +5,7 @@
 # timeout: 200
 #
 # verify=off: O_DIRECT reads the cache file without a copy where all blocks are cached, and by
-# the page cache everywhere else. Small random reads bring single pages.
+# the page cache everywhere else. Small random reads bring single pages, streams run ahead.
 . "$(dirname "$0")/lib.sh"
 . "$tests/data.sh"
 
@@ -28,7 +28,7 @@ trap 'status=$?; cleanup_disk; (exit "$status"); tap_end' EXIT
 
 # The last sector of neither is whole.
 size=12600001
-make_data "$root" whole $size parts 8388608 small 16777216
+make_data "$root" whole $size parts 8388608 small 50331648
 require start_nginx "$root"
 modprobe -q loop
 require truncate -s "$((sectors * 512))" "$memory/disk"
@@ -105,6 +105,12 @@ at_most "$(in_memory "$mnt/small")" $((50 * 4096)) "bytes in the page cache: a p
 drop_pages
 reading "random touches" rand-mmap "$mnt/small" "$root/small" --count 50
 at_most "$(in_memory "$mnt/small")" $((50 * 4096)) "bytes in the page cache: a page each"
+
+# ---- a stream of what is cached
+drop_pages
+dd if="$mnt/small" of=/dev/null bs=1M count=24 status=none
+at_least "$(in_memory "$mnt/small")" $((32 << 20)) "it is read further ahead than a block: bytes"
+is "$(bytes_sent /small)" 50331648 "bytes fetched, once"
 
 # ---- the disk hangs
 drop_pages
