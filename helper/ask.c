@@ -15,16 +15,18 @@
 #include "loop.h"
 #include "retry.h"
 
+#define ASK_MESSAGE_MAX 512
+
 struct asker {
 	struct core *core;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	struct question *questions; /* being asked */
 	bool cancelled;
-	unsigned int turn; /* which worker is next */
+	unsigned int turn; /* which worker is asked */
 };
 
-/* Lives on the asking thread's stack; the loop's thread works for it until ended. */
+/* The asking thread's; the loop's thread works for it until ended. */
 struct question {
 	struct question *next;
 	struct asker *asker;
@@ -51,6 +53,7 @@ struct question {
 	uint64_t skipped;
 	/* asker->lock. */
 	bool ended, cancel_posted;
+	char text[]; /* msg, of one that is not waited for */
 };
 
 int asker_create(struct core *core, struct asker **ret)
@@ -226,24 +229,26 @@ static void question_cancel(struct loop_task *task)
 	question_end(question, -ECANCELED, "the daemon is stopping");
 }
 
+/* asker->lock held. */
+static void question_drop(struct question *question)
+{
+	if (question->ended || question->cancel_posted)
+		return;
+	question->cancel_posted = true;
+	loop_post(question->loop, &question->cancel);
+}
+
 void asker_cancel(struct asker *asker)
 {
 	SCOPED_LOCK(&asker->lock);
 
 	asker->cancelled = true;
-	for (struct question *question = asker->questions; question; question = question->next) {
-		if (question->cancel_posted)
-			continue;
-		question->cancel_posted = true;
-		loop_post(question->loop, &question->cancel);
-	}
+	for (struct question *question = asker->questions; question; question = question->next)
+		question_drop(question);
 }
 
-/* Asks and waits. */
-static int question_ask(struct asker *asker, struct question *question)
+static void question_begin(struct asker *asker, struct question *question)
 {
-	struct question **link;
-
 	question->asker = asker;
 	question->start.run = question_start;
 	question->cancel.run = question_cancel;
@@ -251,20 +256,40 @@ static int question_ask(struct asker *asker, struct question *question)
 	retry_start(&question->retry, core_config(asker->core)->retry_budget_ms, 1);
 
 	SCOPED_LOCK(&asker->lock);
-	if (asker->cancelled) {
-		snprintf(question->msg, question->msg_size, "the daemon is stopping");
-		return -ECANCELED;
-	}
-	question->loop = core_loop(asker->core, asker->turn++ % core_workers(asker->core));
+	/* What is asked alone is asked where the connection of the last one is. */
+	if (asker->questions)
+		asker->turn++;
+	question->loop = core_loop(asker->core, asker->turn % core_workers(asker->core));
 	question->next = asker->questions;
 	asker->questions = question;
+	if (asker->cancelled) {
+		snprintf(question->msg, question->msg_size, "the daemon is stopping");
+		question->error = -ECANCELED;
+		question->ended = true;
+		return;
+	}
 	loop_post(question->loop, &question->start);
+}
+
+/* Waits for the end. */
+static int question_wait(struct question *question)
+{
+	struct asker *asker = question->asker;
+	struct question **link;
+
+	SCOPED_LOCK(&asker->lock);
 	while (!question->ended || question->cancel_posted)
 		pthread_cond_wait(&asker->changed, &asker->lock);
 	for (link = &asker->questions; *link != question;)
 		link = &(*link)->next;
 	*link = question->next;
 	return question->error;
+}
+
+static int question_ask(struct asker *asker, struct question *question)
+{
+	question_begin(asker, question);
+	return question_wait(question);
 }
 
 int ask_stat(struct asker *asker, struct origin *origin, const char *path,
@@ -281,6 +306,46 @@ int ask_stat(struct asker *asker, struct origin *origin, const char *path,
 	if (!err)
 		*ret_attr = question.attr;
 	return err;
+}
+
+int ask_stat_begin(struct asker *asker, struct origin *origin, const char *path,
+		   struct question **ret)
+{
+	struct question *question = calloc(1, sizeof(*question) + ASK_MESSAGE_MAX);
+
+	if (!question)
+		return -ENOMEM;
+	question->origin = origin;
+	question->path = path;
+	question->msg = question->text;
+	question->msg_size = ASK_MESSAGE_MAX;
+	question_begin(asker, question);
+	*ret = question;
+	return 0;
+}
+
+int ask_stat_end(struct question *question, struct origin_attr *ret_attr, char *msg,
+		 size_t msg_size)
+{
+	int err = question_wait(question);
+
+	if (err)
+		snprintf(msg, msg_size, "%s", question->msg);
+	else
+		*ret_attr = question->attr;
+	free(question);
+	return err;
+}
+
+void ask_stat_drop(struct question *question)
+{
+	struct asker *asker = question->asker;
+
+	pthread_mutex_lock(&asker->lock);
+	question_drop(question);
+	pthread_mutex_unlock(&asker->lock);
+	question_wait(question);
+	free(question);
 }
 
 int ask_offers(struct asker *asker, struct origin *origin, const char *path,

@@ -23,6 +23,17 @@ void asker_destroy(struct asker *asker);
 int ask_stat(struct asker *asker, struct origin *origin, const char *path,
 	     struct origin_attr *ret_attr, char *msg, size_t msg_size);
 
+/*
+ * The same without waiting. What was begun is ended, or dropped, once; path and origin stay as
+ * they are until then.
+ */
+struct question;
+int ask_stat_begin(struct asker *asker, struct origin *origin, const char *path,
+		   struct question **ret);
+int ask_stat_end(struct question *question, struct origin_attr *ret_attr, char *msg,
+		 size_t msg_size);
+void ask_stat_drop(struct question *question);
+
 /* All entries of a directory, page by page; fn on the calling thread. Its error ends it. */
 typedef int (*ask_entry_fn)(void *arg, const struct origin_entry *entry);
 int ask_list(struct asker *asker, struct origin *origin, const char *path, ask_entry_fn fn,

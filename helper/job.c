@@ -4,7 +4,6 @@
  */
 #include <curl/curl.h>
 #include <errno.h>
-#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,8 +12,10 @@
 
 #include "check.h"
 #include "cleanup.h"
+#include "config.h"
 #include "counters.h"
 #include "fetch.h"
+#include "job_files.h"
 #include "mirror.h"
 #include "object.h"
 #include "server_impl.h"
@@ -26,30 +27,17 @@
 #define JOB_INFLIGHT_BYTES (128ULL << 20)
 #define JOB_INFLIGHT_WANTS 128
 #define JOB_PROGRESS_NS	   200000000ULL
-/* All names are kept until the last is fetched; a server may give new ones for ever. */
-#define JOB_NAMES_MAX (1u << 22)
-
-struct job_file {
-	struct job_file *next;
-	char *path;
-	struct origin_attr *attr; /* allocated to fit, its version cut to its length */
-};
 
 struct job {
 	struct connection *connection;
 	struct core *core;
-	struct origin *origin;
 	uint32_t block_shift;
 	bool verify, has_digest;
 	struct digest digest; /* said with the command */
 	struct check check;   /* with verify */
-	struct job_file *files, **files_end;
-	char **dirs; /* to be listed */
-	size_t dir_count, dir_size;
-	const char *dir;       /* being listed */
-	uint64_t names;	       /* files and directories below the source */
+	struct job_files files;
 	struct object *object; /* being checked */
-	uint64_t file_count, files_done, total, unkept, missing;
+	uint64_t files_done, unkept, missing;
 	uint64_t progress_ns, start_ns;
 	pthread_mutex_t lock; /* what follows */
 	pthread_cond_t changed;
@@ -117,10 +105,11 @@ static void job_progress(struct job *job, bool always)
 	done = job->done;
 	fetched = job->fetched;
 	pthread_mutex_unlock(&job->lock);
-	progress = json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "files", (json_int_t)job->file_count,
-			     "files_done", (json_int_t)job->files_done, "bytes",
-			     (json_int_t)job->total, "done", (json_int_t)done, "fetched",
-			     (json_int_t)fetched, "seconds", (double)(now - job->start_ns) / 1e9);
+	progress = json_pack("{s:I, s:I, s:I, s:I, s:I, s:f}", "files",
+			     (json_int_t)job->files.count, "files_done",
+			     (json_int_t)job->files_done, "bytes", (json_int_t)job->files.bytes,
+			     "done", (json_int_t)done, "fetched", (json_int_t)fetched, "seconds",
+			     (double)(now - job->start_ns) / 1e9);
 	if (job->verify)
 		json_object_set_new(progress, "checked", json_integer((json_int_t)job->check.done));
 	server_progress(job->connection, progress);
@@ -237,107 +226,26 @@ static int job_each_block(struct job *job, struct object *object, job_block_fn c
 	return err;
 }
 
-static int job_add_file(struct job *job, const char *path, const struct origin_attr *attr)
-{
-	struct job_file *file = calloc(1, sizeof(*file));
-	size_t size = offsetof(struct origin_attr, version) + strlen(attr->version) + 1;
-
-	if (!file)
-		return -ENOMEM;
-	file->path = strdup(path);
-	file->attr = malloc(size);
-	if (!file->path || !file->attr) {
-		free(file->path);
-		free(file->attr);
-		free(file);
-		return -ENOMEM;
-	}
-	memcpy(file->attr, attr, size);
-	*job->files_end = file;
-	job->files_end = &file->next;
-	job->file_count++;
-	job->total += attr->size;
-	return 0;
-}
-
-static int job_add_dir(struct job *job, char *path)
-{
-	if (job->dir_count == job->dir_size) {
-		size_t size = job->dir_size ? job->dir_size * 2 : 16;
-		char **dirs = reallocarray(job->dirs, size, sizeof(*dirs));
-
-		if (!dirs)
-			return -ENOMEM;
-		job->dirs = dirs;
-		job->dir_size = size;
-	}
-	job->dirs[job->dir_count++] = path;
-	return 0;
-}
-
-static int job_entry(void *arg, const struct origin_entry *entry)
+/* The command is to go on, and its caller to see it. */
+static int job_listed(void *arg)
 {
 	struct job *job = arg;
-	char *path;
-	int err = 0;
 
-	if (job_stopped(job))
-		return -ECANCELED;
-	if (++job->names > JOB_NAMES_MAX)
-		return -E2BIG;
-	/* Nor can a program open it. */
-	if (strlen(job->dir) + 1 + strlen(entry->name) >= PATH_MAX) {
-		counter_add(hidden_keys, 1);
-		return 0;
-	}
-	if (asprintf(&path, "%s%s%s", job->dir, *job->dir ? "/" : "", entry->name) < 0)
-		return -ENOMEM;
-	if (S_ISDIR(entry->attr.mode)) {
-		err = job_add_dir(job, path);
-		if (!err)
-			return 0;
-	} else if (S_ISREG(entry->attr.mode)) {
-		err = job_add_file(job, path, &entry->attr);
-	}
-	free(path);
 	job_progress(job, false);
-	return err;
+	return job_stopped(job) ? -ECANCELED : 0;
 }
 
-static int job_list(struct job *job, char *msg, size_t msg_size)
+static int job_open(struct job *job, struct job_file *file, struct object **ret)
 {
-	struct asker *asker = job->connection->server->asker;
-	int err = 0;
-
-	while (job->dir_count && !err) {
-		cleanup_free char *dir = job->dirs[--job->dir_count];
-		uint64_t skipped = 0;
-
-		job->dir = dir;
-		err = ask_list(asker, job->origin, dir, job_entry, job, &skipped, msg, msg_size);
-		counter_add(hidden_keys, skipped);
-	}
-	if (err == -E2BIG)
-		snprintf(msg, msg_size, "there are more than %u names: fetch a part of them",
-			 JOB_NAMES_MAX);
-	return err;
-}
-
-/* Opens the file's object; a version that the listing did not tell is asked for. */
-static int job_open(struct job *job, const struct job_file *file, struct object **ret)
-{
-	struct origin_attr attr = { .mode = 0 };
+	struct origin_attr attr;
 	char msg[SERVER_MESSAGE] = "";
-	int err = 0;
+	int err = job_files_attr(&job->files, file, &attr, msg, sizeof(msg));
 
-	memcpy(&attr, file->attr,
-	       offsetof(struct origin_attr, version) + strlen(file->attr->version) + 1);
-	if (!*attr.version)
-		err = ask_stat(job->connection->server->asker, job->origin, file->path, &attr, msg,
-			       sizeof(msg));
 	if (!err)
-		err = object_open(job->core, job->origin, file->path, &attr, job->block_shift, ret);
+		err = object_open(job->core, job->files.origin, file->path, &attr, job->block_shift,
+				  ret);
 	if (err) {
+		file->failed = true;
 		SCOPED_LOCK(&job->lock);
 		job->failed++;
 		if (!job->error) {
@@ -351,7 +259,7 @@ static int job_open(struct job *job, const struct job_file *file, struct object 
 
 static void job_run(struct job *job)
 {
-	for (const struct job_file *file = job->files; file && !job_stopped(job);
+	for (struct job_file *file = job->files.first; file && !job_stopped(job);
 	     file = file->next) {
 		struct object *object;
 
@@ -387,11 +295,11 @@ static int job_settle(struct job *job, char *msg, size_t msg_size)
 {
 	int err = job_sync(job);
 
-	for (const struct job_file *file = job->files; file && !err && !job_stopped(job);
+	for (struct job_file *file = job->files.first; file && !err && !job_stopped(job);
 	     file = file->next) {
 		struct object *object;
 
-		if (job_open(job, file, &object))
+		if (file->failed || job_open(job, file, &object))
 			continue;
 		if (!file->attr->size || object_fd(object) >= 0)
 			job_each_block(job, object, NULL, job_missing);
@@ -408,7 +316,7 @@ static int job_settle(struct job *job, char *msg, size_t msg_size)
 	if (job->unkept) {
 		snprintf(msg, msg_size,
 			 "%llu of %llu files cannot be kept: their origin gives no proof of their version, or the cache is out of use",
-			 (unsigned long long)job->unkept, (unsigned long long)job->file_count);
+			 (unsigned long long)job->unkept, (unsigned long long)job->files.count);
 		return -EOPNOTSUPP;
 	}
 	if (job->missing) {
@@ -442,13 +350,13 @@ static void job_repair(void *arg, uint64_t block)
 static int job_check(struct job *job, struct check_result *ret)
 {
 	const struct store_key key = {
-		.identity = origin_identity(job->origin),
+		.identity = origin_identity(job->files.origin),
 		.path = object_path(job->object),
 		.version = object_attr(job->object)->version,
 		.size = object_attr(job->object)->size,
 		.block_shift = object_block_shift(job->object),
 	};
-	int err = check_object(&job->check, job->origin, &key, 0, ret);
+	int err = check_object(&job->check, job->files.origin, &key, 0, ret);
 
 	if (err || !ret->damaged)
 		return err;
@@ -458,7 +366,7 @@ static int job_check(struct job *job, struct check_result *ret)
 	if (err)
 		return job_stopped(job) ? -ECANCELED : err;
 	job->check.done -= ret->bytes;
-	return check_object(&job->check, job->origin, &key, 0, ret);
+	return check_object(&job->check, job->files.origin, &key, 0, ret);
 }
 
 /* All objects are in the cache. */
@@ -469,7 +377,7 @@ static int job_verify(struct job *job, char *msg, size_t msg_size)
 	job->check.progress = job_checking;
 	job->check.damaged = job_repair;
 	job->check.arg = job;
-	for (const struct job_file *file = job->files; file && !err; file = file->next) {
+	for (struct job_file *file = job->files.first; file && !err; file = file->next) {
 		struct check_result result;
 
 		err = job_stopped(job) ? -ECANCELED : job_open(job, file, &job->object);
@@ -555,7 +463,7 @@ static int job_options_above(const char *source, const char *options, char **ret
 static int job_single(struct job *job, const char *source, const char *options, char *msg,
 		      size_t msg_size)
 {
-	struct asker *asker = job->connection->server->asker;
+	struct asker *asker = job->files.asker;
 	cleanup_free char *parent = NULL, *name = NULL;
 	struct origin_attr attr;
 	struct origin *origin;
@@ -574,9 +482,38 @@ static int job_single(struct job *job, const char *source, const char *options, 
 		origin_unref(origin);
 		return err ? err : -EISDIR;
 	}
-	origin_unref(job->origin);
-	job->origin = origin;
-	return job_add_file(job, name, &attr);
+	job_files_from(&job->files, origin);
+	return job_files_add(&job->files, name, &attr);
+}
+
+/* Which files there are. */
+static int job_find(struct job *job, const char *source, const char *options, char *msg,
+		    size_t msg_size)
+{
+	struct job_files *files = &job->files;
+	bool listed = source[strlen(source) - 1] == '/' && !job->has_digest;
+	struct origin_attr attr;
+	int err;
+
+	/* It is a directory then, and need not be asked what it is unless it has nothing. */
+	if (listed) {
+		err = job_files_list(files, msg, msg_size);
+		if (err || files->names)
+			return err;
+	}
+	err = ask_stat(files->asker, files->origin, "", &attr, msg, msg_size);
+	if (err)
+		return err;
+	if (!S_ISDIR(attr.mode)) {
+		if (!job_single(job, source, options, msg, msg_size))
+			return 0;
+		return job_files_add(files, "", &attr);
+	}
+	if (job->has_digest) {
+		snprintf(msg, msg_size, "a digest is that of one object, not of a directory");
+		return -EISDIR;
+	}
+	return listed ? 0 : job_files_list(files, msg, msg_size);
 }
 
 static int job_prepare(struct job *job, const json_t *request, char *msg, size_t msg_size)
@@ -584,8 +521,7 @@ static int job_prepare(struct job *job, const json_t *request, char *msg, size_t
 	const char *source = json_string_value(json_object_get(request, "source"));
 	const char *options = json_string_value(json_object_get(request, "options"));
 	json_int_t block = json_integer_value(json_object_get(request, "block"));
-	struct origin_attr attr;
-	char *root;
+	struct origin *origin;
 	int err;
 
 	if (!source)
@@ -608,45 +544,16 @@ static int job_prepare(struct job *job, const json_t *request, char *msg, size_t
 				  job->has_digest ? &job->digest : NULL);
 	job->check.anew = true;
 	if (!err)
-		err = core_origin(job->core, source, options, &job->origin, msg, msg_size);
-	if (!err)
-		err = ask_stat(job->connection->server->asker, job->origin, "", &attr, msg,
-			       msg_size);
+		err = core_origin(job->core, source, options, &origin, msg, msg_size);
 	if (err)
 		return err;
-	if (!S_ISDIR(attr.mode)) {
-		if (!job_single(job, source, options, msg, msg_size))
-			return 0;
-		return job_add_file(job, "", &attr);
-	}
-	if (job->has_digest) {
-		snprintf(msg, msg_size, "a digest is that of one object, not of a directory");
-		return -EISDIR;
-	}
-	root = strdup("");
-	err = root ? job_add_dir(job, root) : -ENOMEM;
-	if (err) {
-		free(root);
-		return err;
-	}
-	return job_list(job, msg, msg_size);
+	job_files_from(&job->files, origin);
+	return job_find(job, source, options, msg, msg_size);
 }
 
 static void job_free(struct job *job)
 {
-	while (job->files) {
-		struct job_file *file = job->files;
-
-		job->files = file->next;
-		free(file->path);
-		free(file->attr);
-		free(file);
-	}
-	while (job->dir_count)
-		free(job->dirs[--job->dir_count]);
-	free(job->dirs);
-	if (job->origin)
-		origin_unref(job->origin);
+	job_files_free(&job->files);
 	check_end(&job->check);
 	pthread_cond_destroy(&job->changed);
 	pthread_mutex_destroy(&job->lock);
@@ -664,7 +571,10 @@ int job_fetch(struct connection *connection, const json_t *request, json_t **ret
 	};
 	int err;
 
-	job.files_end = &job.files;
+	job_files_init(&job.files, connection->server->asker,
+		       core_config(job.core)->connections_per_host);
+	job.files.listed = job_listed;
+	job.files.arg = &job;
 	err = job_prepare(&job, request, msg, msg_size);
 	if (!err) {
 		job_run(&job);
@@ -674,8 +584,9 @@ int job_fetch(struct connection *connection, const json_t *request, json_t **ret
 		job_progress(&job, true);
 	}
 	if (!err)
-		*ret_result = json_pack("{s:I, s:I, s:I, s:f}", "files", (json_int_t)job.file_count,
-					"bytes", (json_int_t)job.total, "fetched",
+		*ret_result = json_pack("{s:I, s:I, s:I, s:f}", "files",
+					(json_int_t)job.files.count, "bytes",
+					(json_int_t)job.files.bytes, "fetched",
 					(json_int_t)job.fetched, "seconds",
 					(double)(counter_now() - job.start_ns) / 1e9);
 	if (!err && job.verify)

@@ -20,7 +20,7 @@ COMMON_OBJS := \
 	ask.o order.o order_load.o order_ahead.o plan.o shard.o profile.o profile_json.o profile_file.o
 
 # The daemon: main file wfsd.c.
-WFSD_OBJS := wfsd.o server.o server_command.o server_profile.o job.o check.o verify.o report.o metrics.o ratios.o control.o \
+WFSD_OBJS := wfsd.o server.o server_command.o server_profile.o job.o job_files.o check.o verify.o report.o metrics.o ratios.o control.o \
 	kernel.o channel.o payload.o harden.o \
 	requests.o requests_mount.o requests_names.o requests_data.o node.o
 

@@ -7,6 +7,8 @@
 #
 # The daemon without the kernel: sources, scheduler, cache and command on this host.
 . "$(dirname "$0")/lib.sh"
+origin_port=18182
+. "$(dirname "$0")/origin.sh"
 
 PATH=${WFS_HELPER:-$tests/../build/helper}:$PATH
 export WFS_SOCKET=$tmp/wfsd.sock
@@ -37,6 +39,7 @@ field() {
 cleanup() {
 	stop_wfsd
 	[ ! -e "$tmp/nginx/pid" ] || stop_nginx
+	[ -z "${origin_pid-}" ] || stop_origin
 }
 trap 'cleanup; tap_end' EXIT
 
@@ -83,8 +86,10 @@ check "ls" wfs ls "$nginx_url/model/"
 is "$(wfs ls --json "$nginx_url/model/" | jq -r .name | sort | tr '\n' ' ')" \
 	"a.bin c d%.bin deep empty " "ls shows what is there"
 check_fails "a source that is not there is refused" "" wfs ls "$nginx_url/none/"
+heads=$(grep -c '^HEAD' "$nginx_log")
 is "$(fetched "$nginx_url/model/")" "$all" "a cold fetch brings all bytes"
 is "$(bytes_sent)" "$all" "and the server sent them once"
+is "$(($(grep -c '^HEAD' "$nginx_log") - heads))" 4 "and was asked once for each version, and not what it is"
 gets=$(count_gets)
 is "$(fetched "$nginx_url/model/")" 0 "a second fetch brings nothing"
 is "$(count_gets)" "$gets" "by no GET at all"
@@ -147,6 +152,28 @@ wfs fetch "$nginx_url/model/" >"$tmp/fetch.log" 2>&1 || true
 at_most "$(used)" $((17 * 1024 * 1024)) "the capacity is kept to"
 wfs fetch "file://$tmp/root/model" >"$tmp/fetch.log" 2>&1 || true
 at_most "$(used)" $((17 * 1024 * 1024)) "and again"
+
+# ---- versions that the listing does not tell
+
+heads_of_all() {
+	[ "$(ask_origin "count?method=HEAD")" = "$1" ]
+}
+
+require start_origin
+at_origin http
+for i in 1 2 3 4 5 6; do
+	require control PUT "/_/file$place/$i?size=100000&seed=$i&etag=strong"
+done
+require fault '*' mute '"method": "HEAD"'
+background fetch wfs fetch --json "$source" >"$tmp/ahead"
+check "all are asked for before the first is told" soon 20 heads_of_all 6
+is "$(ask_origin "count?method=GET&path=$place/1")" 0 "and nothing of a file whose version is not known"
+require calm
+check "then all are fetched" wait "$fetch"
+is "$(tail -n 1 "$tmp/ahead" | field fetched)" 600000 "to the last byte"
+check "with one more question each" heads_of_all 12
+require stop_origin
+origin_pid=
 
 # ---- what others see of it
 

@@ -16,6 +16,7 @@
 #include <xxhash.h>
 #include <cmocka.h>
 
+#include "ask.h"
 #include "container.h"
 #include "counters.h"
 #include "loop.h"
@@ -542,10 +543,44 @@ static void test_alive(void **state)
 	sem_destroy(&stuck.end);
 }
 
+/* What was begun is answered in any order, and what is not wanted any more ends at once. */
+static void test_ask_ahead(void **state)
+{
+	struct question *questions[3];
+	struct origin_attr attr = { 0 };
+	struct origin *origin;
+	char msg[512];
+
+	(void)state;
+	assert_int_equal(core_origin(rig.core, faulty.url, NULL, &origin, msg, sizeof(msg)), 0);
+	faulty_fault(&faulty, "{\"path\": \"/f\", \"method\": \"HEAD\", \"kind\": \"mute\"}");
+	assert_int_equal(ask_stat_begin(rig.asker, origin, "f", &questions[0]), 0);
+	assert_int_equal(ask_stat_begin(rig.asker, origin, "none", &questions[1]), 0);
+	assert_int_equal(ask_stat_begin(rig.asker, origin, "f", &questions[2]), 0);
+	RIG_UNTIL(faulty_count(&faulty, "HEAD", "/f") == 2);
+	assert_int_equal(ask_stat_end(questions[1], &attr, msg, sizeof(msg)), -ENOENT);
+	assert_non_null(strstr(msg, "not found"));
+	ask_stat_drop(questions[2]);
+	faulty_clear(&faulty);
+	assert_int_equal(ask_stat_end(questions[0], &attr, msg, sizeof(msg)), 0);
+	assert_int_equal(attr.size, SIZE);
+	/* When the daemon ends. */
+	faulty_fault(&faulty, "{\"path\": \"/f\", \"method\": \"HEAD\", \"kind\": \"mute\"}");
+	assert_int_equal(ask_stat_begin(rig.asker, origin, "f", &questions[0]), 0);
+	RIG_UNTIL(faulty_count(&faulty, "HEAD", "/f") == 2);
+	asker_cancel(rig.asker);
+	assert_int_equal(ask_stat_begin(rig.asker, origin, "f", &questions[1]), 0);
+	assert_int_equal(ask_stat_end(questions[0], &attr, msg, sizeof(msg)), -ECANCELED);
+	assert_int_equal(ask_stat_end(questions[1], &attr, msg, sizeof(msg)), -ECANCELED);
+	assert_int_equal(faulty_count(&faulty, "HEAD", "/f"), 2);
+	origin_unref(origin);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, rig_faulty_create, rig_faulty_end)
+#define TEST(name)  cmocka_unit_test_setup_teardown(name, rig_faulty_create, rig_faulty_end)
+#define START(name) cmocka_unit_test_setup_teardown(name, rig_faulty_start, rig_faulty_end)
 		TEST(test_cold_held_warm),  TEST(test_one_get),
 		TEST(test_neighbours_join), TEST(test_resumes),
 		TEST(test_busy_server),	    TEST(test_stalls),
@@ -554,7 +589,7 @@ int main(void)
 		TEST(test_changed),	    TEST(test_cancel),
 		TEST(test_order),	    TEST(test_little_memory),
 		TEST(test_corrupt),	    TEST(test_stop_in_the_middle),
-		TEST(test_alive),
+		TEST(test_alive),	    START(test_ask_ahead),
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
