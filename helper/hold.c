@@ -378,20 +378,33 @@ static bool hold_concerns(const struct block *block, const struct core_below *wh
 	       !strcmp(origin_identity(object->origin), what->identity);
 }
 
-/* Anything of it that was begun up to target and is not settled? */
-static bool hold_unsettled(const struct core *core, const struct core_below *what, uint64_t target)
+/* What is left of what was begun up to a target. */
+enum hold_left {
+	HOLD_LEFT_NONE,
+	HOLD_LEFT_WRITTEN, /* it is all written, and the store need not wait for more to record */
+	HOLD_LEFT_SOME,
+};
+
+static enum hold_left hold_left(const struct core *core, const struct core_below *what,
+				uint64_t target)
 {
 	const struct block *block = core->unsettled_first;
+	enum hold_left left = HOLD_LEFT_NONE;
 
-	for (; block && block->unsettled_seq <= target; block = block->unsettled_next)
-		if (hold_concerns(block, what))
-			return true;
-	return false;
+	for (; block && block->unsettled_seq <= target; block = block->unsettled_next) {
+		if (!hold_concerns(block, what))
+			continue;
+		if (block->hold < HOLD_WRITTEN)
+			return HOLD_LEFT_SOME;
+		left = HOLD_LEFT_WRITTEN;
+	}
+	return left;
 }
 
 int hold_sync(struct core *core, const struct core_below *what, uint64_t timeout_ms)
 {
 	struct timespec until;
+	enum hold_left left;
 	uint64_t target;
 	int err = 0;
 
@@ -407,7 +420,11 @@ int hold_sync(struct core *core, const struct core_below *what, uint64_t timeout
 
 	SCOPED_LOCK(&core->lock);
 	target = core->unsettled_seq;
-	while (!err && hold_unsettled(core, what, target))
+	while (!err && (left = hold_left(core, what, target)) != HOLD_LEFT_NONE) {
+		/* What came before the last write took the first hurry with it. */
+		if (left == HOLD_LEFT_WRITTEN && core->store)
+			store_hurry(core->store);
 		err = pthread_cond_timedwait(&core->changed, &core->lock, &until);
+	}
 	return -err;
 }

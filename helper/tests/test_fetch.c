@@ -576,6 +576,56 @@ static void test_ask_ahead(void **state)
 	origin_unref(origin);
 }
 
+static uint64_t store_stands_ns; /* 0: the store's clock goes on */
+
+uint64_t __real_store_now(void);
+uint64_t __wrap_store_now(void);
+uint64_t __wrap_store_now(void)
+{
+	uint64_t stands_ns = __atomic_load_n(&store_stands_ns, __ATOMIC_RELAXED);
+
+	return stands_ns ? stands_ns : __real_store_now();
+}
+
+static void *sync_run(void *arg)
+{
+	*(int *)arg = core_sync(rig.core, 20000);
+	return NULL;
+}
+
+/*
+ * Who waits for what is written does not wait for company that it might be recorded with:
+ * neither does the first of two blocks, nor the second, which comes later.
+ */
+static void test_sync(void **state)
+{
+	struct object *object = open_f(20);
+	struct rig_want wants[2];
+	pthread_t thread;
+	int err = -1;
+
+	(void)state;
+	__atomic_store_n(&store_stands_ns, __real_store_now(), __ATOMIC_RELAXED);
+	faulty_fault(&faulty,
+		     "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": \"mute\", \"from\": 8388608}");
+	rig_want(&rig, &wants[0], object, 0, 0, 16, FETCH_DEMAND);
+	rig_want(&rig, &wants[1], object, 8, 0, 16, FETCH_DEMAND);
+	/* Both are on their way when the waiting begins. */
+	RIG_UNTIL(faulty_count(&faulty, "GET", "/f") == 2);
+	assert_int_equal(pthread_create(&thread, NULL, sync_run, &err), 0);
+	RIG_UNTIL(rig_cached_of(object) == 1);
+	faulty_clear(&faulty);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_int_equal(err, 0);
+	assert_int_equal(rig_cached_of(object), 2);
+	__atomic_store_n(&store_stands_ns, 0, __ATOMIC_RELAXED);
+	for (size_t i = 0; i < 2; i++) {
+		assert_int_equal(rig_wait(&wants[i]), 0);
+		rig_want_free(&wants[i]);
+	}
+	object_unref(object);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -590,6 +640,7 @@ int main(void)
 		TEST(test_order),	    TEST(test_little_memory),
 		TEST(test_corrupt),	    TEST(test_stop_in_the_middle),
 		TEST(test_alive),	    START(test_ask_ahead),
+		START(test_sync),
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
