@@ -36,6 +36,9 @@ def row_of(records, kernel):
         return row
     rates = [rate(r) for r in good]
     row["median"] = statistics.median(rates)
+    durable = [r["bytes"] / 1e6 / r["durable_seconds"] for r in good if "durable_seconds" in r]
+    if durable:
+        row["durable"] = statistics.median(durable)
     row["spread"] = (max(rates) - min(rates)) / row["median"] if row["median"] else 0.0
     gigabytes = sum(r["bytes"] for r in good) / GB
     for key in ("cpu", "own", "stored_cpu"):

@@ -98,9 +98,12 @@ def copies_table(table):
 def native_table(rows, table):
     systems = ["wfs", "curl-parallel", "rclone"]
     body = [[name, *[number(table.get(name, "native", s)) for s in systems],
+             *[number(table.get(name, "native", s, "durable")) for s in systems[1:]],
              *[ratio(table.get(name, "native", s, "own_per_gb")) for s in systems]]
             for name in names_in(rows, "native") if name.startswith("fetch")]
-    return ["pattern", *[f"{s} MB/s" for s in systems], *[f"{s} CPU s/GB" for s in systems]], body
+    return ["pattern", *[f"{s} MB/s" for s in systems],
+            *[f"{s}, durable, MB/s" for s in systems[1:]],
+            *[f"{s} CPU s/GB" for s in systems]], body
 
 
 def mirrors_table(table):

@@ -50,6 +50,10 @@ def check_rows():
     rows = measure.rows_of([record("rand-pread", "page", "wfs", 1, unit="IOPS", bytes=4096 * 500,
                                    seconds=2)], "6.12")
     is_(rows[0]["median"], 250, "touches per second")
+    rows = measure.rows_of([record("fetch-http", "native", "rclone", r, durable_seconds=1e3 / r * s)
+                            for r, s in ((100, 2), (300, 4), (200, 2))], "6.12")
+    is_((round(rows[0]["median"]), round(rows[0]["durable"])), (200, 75),
+        "beside the rate, the one until all is durable")
     rows = measure.rows_of([{"pattern": "read1m", "state": "cold", "system": "s3fs",
                              "unit": "MB/s", "failed": "no server"}], "6.12")
     is_((rows[0]["median"], rows[0]["why"]), (None, "no server"),
