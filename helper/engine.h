@@ -86,6 +86,7 @@ struct block {
 	unsigned int flights; /* under way */
 	bool from_cache;      /* durable: to be read from the cache file */
 	bool cache_failed;    /* was, but could not be read or failed its check */
+	bool bulk;	      /* all who want it are (struct fetch_want) */
 	bool mark;	      /* of a plan: while it is wanted, its reader is to ask for it */
 	uint32_t units, left; /* in it, not arrived yet */
 	uint64_t len;	      /* object bytes in it */

@@ -17,6 +17,8 @@
 #define JOIN_IDLE   (8ULL << 20)
 #define JOIN_MAX    (32ULL << 20)
 #define JOIN_BLOCKS 512
+/* Of those that nobody waits for, whose way to the origin and back is to be short beside them. */
+#define JOIN_BULK (16ULL << 20)
 /* A block longer than this comes by several transfers, of this many bytes each. */
 #define SPLIT_FROM  (32ULL << 20)
 #define SPLIT_BYTES (16ULL << 20)
@@ -38,6 +40,7 @@ static void fetch_raise(struct block *block, enum fetch_why why)
 	if (why >= block->why)
 		return;
 	block->why = why;
+	block->bulk = false;
 	if (block->state == BLOCK_QUEUED) {
 		block_list_remove(block);
 		block_list_add(&block->object->source->queue[why], block);
@@ -85,6 +88,7 @@ int fetch_start(struct core *core, struct fetch_want *want)
 			return -ENOMEM;
 		}
 		block->why = want->why;
+		block->bulk = want->bulk;
 		block->worker = fetch_home(core, want);
 		block->queued_ns = wait->started_ns;
 		/* One that is on its way already is checked, or has never been in the file. */
@@ -95,6 +99,7 @@ int fetch_start(struct core *core, struct fetch_want *want)
 		}
 	} else {
 		fetch_raise(block, want->why);
+		block->bulk = block->bulk && want->bulk;
 	}
 	wait->block = block_get(block);
 	block->wants++;
@@ -249,12 +254,48 @@ static struct worker *fetch_least_busy(struct core *core, unsigned int home)
 	return best;
 }
 
+/* Transfers of prefetches that a source may have at once. */
+static unsigned int fetch_share(const struct config *config)
+{
+	unsigned int share = (unsigned int)(config->connections_per_host * config->max_share);
+
+	return share ? share : 1;
+}
+
+/* Of what is queued, so much that there is as much for each transfer that is free. */
+static uint64_t fetch_bulk_most(const struct core *core, const struct source *source)
+{
+	const struct config *config = core->config;
+	unsigned int idle = fetch_share(config) - source->active_prefetch;
+	const struct block *block = source->queue[FETCH_PREFETCH].first;
+	uint64_t len = 0;
+
+	if (idle > config->connections_per_host - source->active)
+		idle = config->connections_per_host - source->active;
+	if (idle > config->max_concurrent_fetches - core->active)
+		idle = config->max_concurrent_fetches - core->active;
+	for (; block && len < idle * JOIN_BULK; block = block->next)
+		len += block->len;
+	len /= idle;
+	if (len < JOIN_IDLE)
+		return JOIN_IDLE;
+	return len < JOIN_BULK ? len : JOIN_BULK;
+}
+
+/* Bytes of the ranged GET that begins with the block, which may start. */
+static uint64_t fetch_join_most(const struct core *core, const struct source *source,
+				const struct block *block)
+{
+	if (block->bulk && !block->from_cache)
+		return fetch_bulk_most(core, source);
+	return source->active < core->config->connections_per_host / 2 ? JOIN_IDLE : JOIN_MAX;
+}
+
 /* The neighbours that follow a queued block and may come with it. */
 static unsigned int fetch_join(struct core *core, struct source *source, struct block **blocks,
 			       uint64_t *ret_len)
 {
-	uint64_t limit = source->active < core->config->connections_per_host / 2 ? JOIN_IDLE :
-										   JOIN_MAX;
+	uint64_t limit = fetch_join_most(core, source, blocks[0]);
 	unsigned int count = 1;
 	uint64_t len = blocks[0]->len;
 
@@ -266,6 +307,9 @@ static unsigned int fetch_join(struct core *core, struct source *source, struct 
 			break;
 		/* A prefetch rides along with nothing more urgent. */
 		if (next->why == FETCH_PREFETCH && blocks[0]->why != FETCH_PREFETCH)
+			break;
+		/* Nor does what somebody waits for with a long one that nobody does. */
+		if (blocks[0]->bulk && !next->bulk && len + next->len > JOIN_IDLE)
 			break;
 		len += next->len;
 		blocks[count++] = next;
@@ -299,7 +343,6 @@ static bool fetch_may_start(struct core *core, struct worker *worker, struct sou
 			    const struct block *block)
 {
 	const struct config *config = core->config;
-	unsigned int share = (unsigned int)(config->connections_per_host * config->max_share);
 	uint64_t now;
 
 	if (block->why == FETCH_PREFETCH &&
@@ -312,7 +355,7 @@ static bool fetch_may_start(struct core *core, struct worker *worker, struct sou
 		return fetch_may_exceed(core, worker, source, block);
 	if (block->why != FETCH_PREFETCH)
 		return true;
-	if (source->active_prefetch >= (share ? share : 1))
+	if (source->active_prefetch >= fetch_share(config))
 		return false;
 	now = counter_now();
 	if (core->prefetch_allowed_ns > now) {

@@ -28,7 +28,8 @@ struct fetch_want {
 	uint64_t block;
 	uint32_t unit, units;
 	enum fetch_why why;
-	bool bad; /* the copy in the cache file was found wrong: from the origin, then */
+	bool bad;  /* the copy in the cache file was found wrong: from the origin, then */
+	bool bulk; /* a prefetch of which nobody waits for any part: it comes in few requests */
 	void (*data)(struct fetch_want *want, uint32_t unit, uint32_t units, const void *bytes,
 		     uint32_t len);
 	void (*done)(struct fetch_want *want, int error, const char *message);

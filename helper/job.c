@@ -156,6 +156,7 @@ static int job_block(struct job *job, struct object *object, uint64_t block, uin
 		.block = block,
 		.units = object_units(object, block),
 		.why = FETCH_PREFETCH,
+		.bulk = true,
 		.data = job_data,
 		.done = job_done,
 	};

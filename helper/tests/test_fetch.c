@@ -111,6 +111,72 @@ static void test_neighbours_join(void **state)
 	object_unref(object);
 }
 
+/* GETs of what is behind the first 4 MiB. */
+static int gets_behind(const char *path)
+{
+	json_t *log = faulty_log(&faulty), *entry;
+	size_t i;
+	int n = 0;
+
+	json_array_foreach(log, i, entry) {
+		const char *range = json_string_value(json_object_get(entry, "range"));
+
+		n += range && !strcmp(json_string_value(json_object_get(entry, "path")), path) &&
+		     strtoull(strchr(range, '=') + 1, NULL, 10) >= 4 * MIB;
+	}
+	json_decref(log);
+	return n;
+}
+
+/* How many GETs bring 23 blocks that were queued while the one before was on its way. */
+static int prefetch_gets(const char *name, bool bulk)
+{
+	struct rig_want wants[24];
+	char text[128], path[16];
+	struct object *object;
+
+	snprintf(path, sizeof(path), "/%s", name);
+	snprintf(text, sizeof(text), "%s?size=100000000&modified=1000000000", path);
+	faulty_put(&faulty, text, "", 0);
+	snprintf(text, sizeof(text), "{\"path\": \"%s\", \"method\": \"GET\", \"kind\": \"mute\"}",
+		 path);
+	faulty_fault(&faulty, text);
+	object = rig_open(&rig, faulty.url, name, 22);
+	for (uint64_t i = 0; i < 24; i++) {
+		uint32_t units = object_units(object, i);
+
+		wants[i] = (struct rig_want){ .copy = calloc(units, 65536) };
+		assert_non_null(wants[i].copy);
+		wants[i].want = rig_want_of(object, i, 0, units, FETCH_PREFETCH);
+		wants[i].want.bulk = bulk;
+		assert_int_equal(fetch_start(rig.core, &wants[i].want), 0);
+		/* The first alone, and no wait for its server from there on. */
+		if (!i)
+			RIG_UNTIL(faulty_count(&faulty, "GET", path) == 1);
+	}
+	RIG_UNTIL(counter_get(queued_blocks) == 23);
+	faulty_clear(&faulty);
+	for (size_t i = 0; i < 24; i++) {
+		assert_int_equal(rig_wait(&wants[i]), 0);
+		rig_want_free(&wants[i]);
+	}
+	object_unref(object);
+	return gets_behind(path);
+}
+
+/* What nobody waits for comes in requests that are twice as long. */
+static void test_bulk(void **state)
+{
+	(void)state;
+	rig.config->max_concurrent_fetches = 1;
+	rig.config->workers = 1;
+	rig.config->stall_timeout_ms = 30000;
+	rig_start(&rig);
+	/* Two blocks a time; four. */
+	assert_int_equal(prefetch_gets("piece", false), 12);
+	assert_int_equal(prefetch_gets("bulk", true), 6);
+}
+
 static void test_resumes(void **state)
 {
 	uint64_t before = counter_get(origin_bytes), retried = counter_get(retries);
@@ -640,7 +706,7 @@ int main(void)
 		TEST(test_order),	    TEST(test_little_memory),
 		TEST(test_corrupt),	    TEST(test_stop_in_the_middle),
 		TEST(test_alive),	    START(test_ask_ahead),
-		START(test_sync),
+		START(test_sync),	    TEST(test_bulk),
 	};
 
 	log_setup(LOG_LEVEL_ERROR, false);
