@@ -247,6 +247,13 @@ void asker_cancel(struct asker *asker)
 		question_drop(question);
 }
 
+void asker_resume(struct asker *asker)
+{
+	SCOPED_LOCK(&asker->lock);
+
+	asker->cancelled = false;
+}
+
 static void question_begin(struct asker *asker, struct question *question)
 {
 	question->asker = asker;

@@ -16,6 +16,8 @@ struct core;
 int asker_create(struct core *core, struct asker **ret);
 /* Ends what is being asked, with -ECANCELED, now and from now on. */
 void asker_cancel(struct asker *asker);
+/* Questions are asked again from now on. */
+void asker_resume(struct asker *asker);
 /* Nobody may be asking. */
 void asker_destroy(struct asker *asker);
 

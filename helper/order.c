@@ -114,12 +114,19 @@ void order_needed(struct order *order, struct object *object, const struct order
 		order_note_free(note);
 }
 
+/* Whoever calls does not wait for an origin: the thread stops asking it. order->lock held. */
+static void order_interrupt(struct order *order)
+{
+	asker_cancel(order->asker);
+	pthread_cond_signal(&order->changed);
+}
+
 /* order->lock held. */
 static void order_call(struct order *order, struct order_call *call)
 {
 	*order->calls_end = call;
 	order->calls_end = &call->next;
-	pthread_cond_signal(&order->changed);
+	order_interrupt(order);
 }
 
 bool order_settle(struct order *order, const char *identity, const char *dir,
@@ -169,7 +176,10 @@ void order_hurry(struct order *order, bool hurry)
 	SCOPED_LOCK(&order->lock);
 	order->hurry += hurry ? 1 : -1;
 	order->woken = true;
-	pthread_cond_signal(&order->changed);
+	if (hurry)
+		order_interrupt(order);
+	else
+		pthread_cond_signal(&order->changed);
 }
 
 /* ---- the thread ---- */
@@ -291,6 +301,9 @@ static bool order_turn(struct order *order, bool *marks)
 	order->calls_end = &order->calls;
 	keep = !order->hurry;
 	stop = order->stop;
+	/* While somebody waits for blocks to settle, what has come is let go of at once. */
+	if (keep && !stop)
+		asker_resume(order->asker);
 	pthread_mutex_unlock(&order->lock);
 
 	order_take(order, notes);
@@ -302,7 +315,6 @@ static bool order_turn(struct order *order, bool *marks)
 	}
 	keep = keep && !order_is_starved(order);
 	now = counter_now();
-	*marks = false;
 	for (struct load **link = &order->loads; *link;) {
 		struct load *load = *link;
 
@@ -310,10 +322,15 @@ static bool order_turn(struct order *order, bool *marks)
 			order_close(link, true);
 			continue;
 		}
-		ahead_pump(load, keep && now - load->noted_ns < ORDER_MARKS_NS);
-		*marks = *marks || ahead_has_marks(load);
+		ahead_mark(load, keep && now - load->noted_ns < ORDER_MARKS_NS);
 		link = &load->next;
 	}
+	/* May wait for an origin, which is no reason to keep marks. */
+	for (struct load *load = order->loads; load; load = load->next)
+		ahead_pump(load);
+	*marks = false;
+	for (const struct load *load = order->loads; load; load = load->next)
+		*marks = *marks || ahead_has_marks(load);
 	return !stop;
 }
 
@@ -350,10 +367,9 @@ void order_stop(struct order *order)
 	pthread_mutex_lock(&order->lock);
 	running = order->running && !order->stop;
 	order->stop = true;
-	pthread_cond_signal(&order->changed);
+	order_interrupt(order);
 	pthread_mutex_unlock(&order->lock);
 	if (!running)
 		return;
-	asker_cancel(order->asker);
 	pthread_join(order->thread, NULL);
 }

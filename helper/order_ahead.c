@@ -81,18 +81,22 @@ static int ahead_object(void *arg, size_t file, struct object **ret)
 	struct order_ahead *ahead = arg;
 	const struct profile_file *wanted = &ahead->profile->files[file];
 	struct order_object *slot = ahead_slot(ahead, file);
+	struct object *object;
+	int err;
 
 	if (!slot)
 		return -ENOMEM;
 	/* Its directory went away: there may be another one by now. */
 	if (slot->object && store_file_dead(slot->object->file))
 		object_unref(TAKE(slot->object));
-	if (!slot->object && !slot->none &&
-	    ahead_open(ahead->load, wanted->name, wanted->size, &slot->object)) {
-		slot->object = NULL;
-		slot->none = true;
+	if (!slot->object && !slot->none) {
+		err = ahead_open(ahead->load, wanted->name, wanted->size, &object);
+		if (err == -ECANCELED)
+			return err;
+		slot->object = err ? NULL : object;
+		slot->none = err != 0;
 	}
-	if (!slot->object)
+	if (slot->none)
 		return -ENOENT;
 	*ret = object_ref(slot->object);
 	return 0;
@@ -205,23 +209,35 @@ static int ahead_name(void *arg, const struct origin_entry *entry)
 	return 0;
 }
 
-/* The file that follows by name, and the one before; NULL: there is none like it. */
-static void ahead_around(struct load *load, const char *name, const char **ret_before,
-			 const char **ret_after)
+/* Lists the directory, once. -ECANCELED: not now. */
+static int ahead_list(struct load *load)
 {
 	uint64_t skipped;
 	char msg[512];
+	int err;
 
+	if (load->listed)
+		return 0;
+	err = ask_list(load->order->asker, load->origin, load->dir, ahead_name, load, &skipped, msg,
+		       sizeof(msg));
+	if (err == -ECANCELED) {
+		load_free_names(load);
+		return err;
+	}
+	load->listed = true;
+	if (err)
+		log_debug("%s cannot be listed: %s", load->dir, msg);
+	if (load->name_count)
+		qsort(load->names, load->name_count, sizeof(char *), ahead_name_order);
+	return 0;
+}
+
+/* The file that follows by name, and the one before; NULL: there is none like it. */
+static void ahead_around(const struct load *load, const char *name, const char **ret_before,
+			 const char **ret_after)
+{
 	*ret_before = NULL;
 	*ret_after = NULL;
-	if (!load->listed) {
-		load->listed = true;
-		if (ask_list(load->order->asker, load->origin, load->dir, ahead_name, load,
-			     &skipped, msg, sizeof(msg)))
-			log_debug("%s cannot be listed: %s", load->dir, msg);
-		if (load->name_count)
-			qsort(load->names, load->name_count, sizeof(char *), ahead_name_order);
-	}
 	for (size_t i = 0; i < load->name_count; i++) {
 		int order = strcmp(load->names[i], name);
 
@@ -244,11 +260,15 @@ static int ahead_next_name(struct load *load, size_t file, char *next, size_t si
 {
 	const char *name = load->recording->files[file].name, *before, *after;
 	size_t other;
+	int err;
 
 	if (!shard_numbered(name, next, size))
 		return 0;
 	if (strstr(name, "-of-"))
 		return -ENOENT;
+	err = ahead_list(load);
+	if (err)
+		return err;
 	ahead_around(load, name, &before, &after);
 	if (!before || !after || strlen(after) >= size ||
 	    profile_find_file(load->recording, before, &other) ||
@@ -318,43 +338,57 @@ void ahead_count(struct load *load, size_t file, uint64_t block)
 static void ahead_follow_up(struct load *load)
 {
 	char next[NAME_MAX + 1];
+	unsigned int later = 0;
 
 	for (unsigned int i = 0; i < load->read_count; i++) {
 		size_t file = load->read[i];
+		int err;
 
-		if (load->learned.plan || ahead_next_name(load, file, next, sizeof(next)) ||
-		    ahead_shard(load, next))
+		if (load->learned.plan)
+			continue;
+		err = ahead_next_name(load, file, next, sizeof(next));
+		if (!err)
+			err = ahead_shard(load, next);
+		if (err == -ECANCELED)
+			load->read[later++] = file;
+		if (err)
 			continue;
 		counter_add(next_shards, 1);
 		log_debug("%s was read in sequence: %s is begun", load->recording->files[file].name,
 			  next);
 	}
-	load->read_count = 0;
+	load->read_count = later;
 }
 
-static void ahead_pump_one(struct plan *plan, bool keep, bool go)
+/* Do blocks that are fetched ahead stay until they are needed? */
+static bool ahead_stays(const struct load *load)
 {
-	if (!plan)
-		return;
-	plan_mark(plan, keep && go);
-	if (go)
-		plan_pump(plan);
+	return load->again <= AHEAD_AGAIN;
 }
 
-void ahead_pump(struct load *load, bool keep)
+void ahead_mark(struct load *load, bool keep)
+{
+	if (load->learned.plan)
+		plan_mark(load->learned.plan, keep);
+	if (load->guess.plan)
+		plan_mark(load->guess.plan, keep && ahead_stays(load));
+}
+
+void ahead_pump(struct load *load)
 {
 	struct plan *learned = load->learned.plan;
-	bool stays = load->again <= AHEAD_AGAIN;
 
 	if (learned && plan_is_over(learned))
 		ahead_depart(load, "its origin does not give its blocks");
 	else if (learned && load->strays > AHEAD_STRAYS + plan_hits(learned) / AHEAD_STRAYS_PER)
 		ahead_depart(load, "its readers go elsewhere");
-	else if (learned && !stays)
+	else if (learned && !ahead_stays(load))
 		ahead_depart(load, "its blocks do not stay in the cache");
 	ahead_follow_up(load);
-	ahead_pump_one(load->learned.plan, keep, true);
-	ahead_pump_one(load->guess.plan, keep, stays);
+	if (load->learned.plan)
+		plan_pump(load->learned.plan);
+	if (load->guess.plan && ahead_stays(load))
+		plan_pump(load->guess.plan);
 }
 
 bool ahead_has_marks(const struct load *load)

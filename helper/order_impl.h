@@ -110,6 +110,7 @@ void load_record(struct load *load, const char *name, const char *version, uint6
 void load_keep(struct load *load);
 /* Is anything fetched ahead for it on its way? */
 bool load_is_busy(const struct load *load);
+void load_free_names(struct load *load);
 void load_free(struct load *load);
 
 /* order_ahead. */
@@ -122,8 +123,10 @@ void ahead_needed(struct load *load, size_t file, uint64_t block);
 void ahead_asked(struct load *load, const char *name, uint64_t block);
 /* Counts for what comes next: needed, or passed by a plan. */
 void ahead_count(struct load *load, size_t file, uint64_t block);
-/* Fetches what is to be fetched; keep: marks may be kept. */
-void ahead_pump(struct load *load, bool keep);
+/* May marks be kept from now on? Those that there are go if not. */
+void ahead_mark(struct load *load, bool keep);
+/* Fetches what is to be fetched. May wait for the origin, until the asker is cancelled. */
+void ahead_pump(struct load *load);
 bool ahead_has_marks(const struct load *load);
 
 #endif /* WFS_ORDER_IMPL_H */

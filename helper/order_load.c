@@ -96,6 +96,15 @@ bool load_is_busy(const struct load *load)
 	       (load->guess.plan && plan_is_busy(load->guess.plan));
 }
 
+void load_free_names(struct load *load)
+{
+	for (size_t i = 0; i < load->name_count; i++)
+		free(load->names[i]);
+	free(load->names);
+	load->names = NULL;
+	load->name_count = 0;
+}
+
 void load_free(struct load *load)
 {
 	ahead_free(&load->learned);
@@ -105,9 +114,7 @@ void load_free(struct load *load)
 	for (size_t i = 0; i < load->object_count; i++)
 		object_unref(load->objects[i].object);
 	free(load->objects);
-	for (size_t i = 0; i < load->name_count; i++)
-		free(load->names[i]);
-	free(load->names);
+	load_free_names(load);
 	origin_unref(load->origin);
 	free(load->dir);
 	free(load);

@@ -522,9 +522,14 @@ static int plan_next(struct plan *plan, uint32_t number)
 	    plan->underway_bytes >= PLAN_UNDERWAY_MAX)
 		return 0;
 	place = plan->profile->streams[number].places[stream->planned];
-	if (!plan_test(stream, stream->planned) &&
-	    !plan->ops.object(plan->ops.arg, profile_file_at(place), &object))
-		r = plan_start(plan, stream, stream->planned, object, profile_block_at(place));
+	if (!plan_test(stream, stream->planned)) {
+		r = plan->ops.object(plan->ops.arg, profile_file_at(place), &object);
+		if (!r)
+			r = plan_start(plan, stream, stream->planned, object,
+				       profile_block_at(place));
+		else if (r != -ECANCELED)
+			r = 0;
+	}
 	if (r < 0)
 		return 0;
 	stream->planned++;

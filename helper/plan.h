@@ -23,7 +23,10 @@ struct plan;
 struct profile;
 
 struct plan_ops {
-	/* The object of a file of the profile, a reference. -errno: none, it is left out. May wait. */
+	/*
+	 * The object of a file of the profile, a reference. -errno: none, it is left out;
+	 * -ECANCELED: not now. May wait.
+	 */
 	int (*object)(void *arg, size_t file, struct object **ret);
 	/* Places [from, to) of a stream have been needed, as far as can be seen. */
 	void (*passed)(void *arg, uint32_t stream, size_t from, size_t to);

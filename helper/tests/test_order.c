@@ -427,6 +427,88 @@ static void test_no_next(void **state)
 	reader_close(&reader);
 }
 
+/* ---- an origin that does not answer ---- */
+
+/* Nothing is given up while the test runs: what waits for an answer to come waits too long. */
+static void setup_patient(void)
+{
+	rig.config->stall_timeout_ms = 10000;
+	rig.config->retry_budget_ms = 10000;
+	rig_start(&rig);
+}
+
+/* Commands do not wait for an answer about the next file, and it is asked for again. */
+static void test_hanging_file(void **state)
+{
+	static const char *const path = "/m/m-00002-of-00004.x";
+	static struct reader reader, next;
+	uint64_t given_up;
+
+	(void)state;
+	setup_patient();
+	reader_open(&reader, "m", names[0]);
+	reader_open(&next, "m", names[1]);
+	for (uint64_t i = 0; i < 5; i++)
+		reader_needs(&reader, i, 1);
+	for (uint64_t i = 0; i < 8; i++)
+		reader_needs(&next, i, 1);
+	reader_close(&next);
+	forget(identity(&reader));
+	memset((void *)reader.cached, 0, sizeof(reader.cached));
+	faulty_clear(&faulty);
+	faulty_fault(&faulty, "{\"path\": \"/m/m-00002-of-00004.x\", \"kind\": \"mute\"}");
+	/* What is fetched ahead meanwhile comes when the sync below waits for it already. */
+	faulty_fault(&faulty, "{\"path\": \"/m/m-00001-of-00004.x\", \"method\": \"GET\","
+			      " \"kind\": \"delay\", \"seconds\": 1, \"from\": 196608}");
+	given_up = counter_get(retries);
+	for (uint64_t i = 0; i < 3; i++)
+		reader_needs(&reader, i, 1);
+	RIG_UNTIL(faulty_count(&faulty, "HEAD", path) == 1);
+	order_settle(core_order(rig.core), identity(&reader), "", ORDER_KEEP);
+	RIG_UNTIL(faulty_count(&faulty, "HEAD", path) == 2);
+	assert_int_equal(wants(&reader, 3), 1);
+	assert_int_equal(core_sync(rig.core, 10000), 0);
+	RIG_UNTIL(faulty_count(&faulty, "HEAD", path) == 3);
+	assert_int_equal(counter_get(retries), given_up);
+	faulty_clear(&faulty);
+	RIG_UNTIL(any_asked("m", names[1]) > 0);
+	forget(identity(&reader));
+	reader_close(&reader);
+}
+
+/* Nor for a listing. */
+static void test_hanging_listing(void **state)
+{
+	uint64_t begun = counter_get(next_shards), given_up = counter_get(retries);
+	static struct reader reader;
+	char name[16];
+
+	(void)state;
+	setup_patient();
+	faulty_fault(&faulty, "{\"path\": \"/e/\", \"method\": \"GET\", \"kind\": \"mute\"}");
+	for (unsigned int i = 0; i < 2; i++) {
+		snprintf(name, sizeof(name), "expert%u.x", i);
+		reader_open(&reader, "e", name);
+		for (uint64_t j = 0; j < BLOCKS; j++)
+			reader_needs(&reader, j, 1);
+		if (i)
+			break;
+		RIG_UNTIL(faulty_count(&faulty, "GET", "/e/") == 1);
+		order_settle(core_order(rig.core), identity(&reader), "", ORDER_KEEP);
+		RIG_UNTIL(faulty_count(&faulty, "GET", "/e/") == 2);
+		reader_close(&reader);
+	}
+	order_settle(core_order(rig.core), identity(&reader), "", ORDER_KEEP);
+	RIG_UNTIL(faulty_count(&faulty, "GET", "/e/") == 3);
+	assert_int_equal(counter_get(next_shards), begun);
+	assert_int_equal(counter_get(retries), given_up);
+	faulty_clear(&faulty);
+	RIG_UNTIL(counter_get(next_shards) == begun + 1);
+	RIG_UNTIL(any_asked("e", "expert2.x") > 0);
+	forget(identity(&reader));
+	reader_close(&reader);
+}
+
 /* ---- urgency ---- */
 
 /* As the kernel does: a want of its own for a block that is queued for somebody less urgent. */
@@ -520,6 +602,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_full, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_next_shard, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_next, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hanging_file, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_hanging_listing, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_joined_is_promoted, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_taken_back, setup, teardown),
 	};
