@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/* Reads of an origin with mirrors, by a clock that stands still, on one loop. */
+/* Reads of an origin with mirrors: who is read from, second requests, errors. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,247 +11,47 @@
 #include <time.h>
 #include <cmocka.h>
 
-#include "query.h"
 #include "cleanup.h"
-#include "counters.h"
-#include "faulty.h"
 #include "loop.h"
-#include "mirror_impl.h"
-
-#define SIZE	(2u << 20)
-#define MS	1000000ULL
-#define SECOND	1000000000ULL
-#define UNKNOWN "http://127.0.0.1:1"
-#define PLACES	3
-
-static struct loop *loop;
-static struct faulty servers[PLACES];
-static struct origin *origin;
-static struct mirrors *mirrors;
-static struct origin_attr attr;
-static struct query ask;
-static char body[SIZE + 1], other[SIZE], dst[SIZE];
-static uint64_t clock_ns, before[COUNTER_MAX];
-
-static uint64_t clock_now(void)
-{
-	return clock_ns;
-}
-
-static int group_setup(void **state)
-{
-	(void)state;
-	for (size_t i = 0; i < SIZE; i++) {
-		body[i] = (char)(i * 7 + i / 251);
-		other[i] = (char)(i * 11 + i / 241);
-	}
-	assert_int_equal(loop_create(&loop, 64), 0);
-	for (unsigned int i = 0; i < PLACES; i++)
-		faulty_start(&servers[i]);
-	return 0;
-}
-
-static int group_teardown(void **state)
-{
-	(void)state;
-	for (unsigned int i = 0; i < PLACES; i++)
-		faulty_stop(&servers[i]);
-	loop_destroy(loop);
-	return 0;
-}
-
-static void put(unsigned int place, const char *query, const char *bytes, size_t len)
-{
-	char path[256];
-
-	snprintf(path, sizeof(path), "/f%s", query);
-	faulty_put(&servers[place], path, bytes, len);
-}
-
-static int setup(void **state)
-{
-	(void)state;
-	for (unsigned int i = 0; i < PLACES; i++) {
-		faulty_clear(&servers[i]);
-		faulty_delete(&servers[i], "/f.sha256");
-		put(i, "", body, SIZE);
-	}
-	memset(dst, 0, sizeof(dst));
-	memcpy(before, (const void *)counters, sizeof(before));
-	origin = NULL;
-	return 0;
-}
-
-/* The origin of the first so many servers. */
-static void make(const char *const *urls, unsigned int count, bool trust)
-{
-	struct mirror_place places[PLACES];
-	char msg[512];
-
-	for (unsigned int i = 0; i < count; i++) {
-		places[i].name = urls[i];
-		if (origin_create(urls[i], NULL, &places[i].origin, msg, sizeof(msg)))
-			fail_msg("%s", msg);
-	}
-	assert_int_equal(mirror_create(places, count, trust, &origin), 0);
-	for (unsigned int i = 0; i < count; i++)
-		origin_unref(places[i].origin);
-	mirrors = container_of(origin, struct mirrors, base);
-	mirrors->now = clock_now;
-	clock_ns = 1000 * SECOND;
-	query_stat(loop, origin, "f", &ask);
-	assert_int_equal(ask.error, 0);
-	attr = ask.attr;
-}
-
-static void make_of(unsigned int count, bool trust)
-{
-	const char *urls[PLACES];
-
-	for (unsigned int i = 0; i < count; i++)
-		urls[i] = servers[i].url;
-	make(urls, count, trust);
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	for (unsigned int i = 0; i < PLACES; i++)
-		faulty_clear(&servers[i]);
-	if (origin) {
-		origin_stop(origin, loop);
-		for (unsigned int i = 0; i < mirrors->count; i++)
-			assert_int_equal(mirrors->of[i].rank.in_flight, 0);
-		assert_false(origin_is_shared(origin));
-		origin_unref(origin);
-	}
-	/* Nothing is left under way. */
-	query_turn(loop, 0);
-	return 0;
-}
-
-#define rose(name) (counter_get(name) - before[COUNTER_##name])
-
-static void read_at(uint64_t offset, uint64_t len)
-{
-	memset(dst + offset, 0, len);
-	query_read(loop, origin, "f", &attr, offset, len, dst + offset, &ask);
-	if (ask.error)
-		fail_msg("%s", ask.message);
-	assert_int_equal(ask.bytes, len);
-	assert_memory_equal(dst + offset, body + offset, len);
-}
-
-static void read_all(void)
-{
-	read_at(0, SIZE);
-}
-
-static enum mirror_state state_of(unsigned int place)
-{
-	struct mirror_object *object;
-	enum mirror_state is;
-
-	pthread_mutex_lock(&mirrors->lock);
-	object = mirror_join_get(mirrors, "f", &attr);
-	is = object->of[place].state;
-	mirror_join_put(object);
-	pthread_mutex_unlock(&mirrors->lock);
-	return is;
-}
-
-static void settle(void)
-{
-	unsigned int rounds = 0;
-
-	while (mirrors->checks) {
-		assert_true(rounds++ < 3000);
-		query_turn(loop, 10);
-	}
-}
-
-/* Reads once, and until all have been asked. */
-static void join(void)
-{
-	read_at(0, 4096);
-	settle();
-}
-
-/* Place 0 is asked first, then 1, then 2; what takes longer than 2 ms is late. */
-static void rank(void)
-{
-	for (unsigned int i = 0; i < mirrors->count; i++) {
-		struct mirror_rank *r = &mirrors->of[i].rank;
-
-		r->asked_ns = clock_ns;
-		r->answers = 1;
-		r->first_ns = (double)((i + 1) * MS);
-		r->byte_ns = 0;
-		r->losses = 0;
-		r->rtt_us = 0;
-		r->window = 0;
-		r->failing = 0;
-	}
-	for (unsigned int i = 0; i < 2 * MIRROR_HEDGE_SAMPLES; i++)
-		mirror_hedge_took(&mirrors->hedge, SIZE, MS / 2);
-}
-
-/* So many reads of that size were made. */
-static void earn(unsigned int count)
-{
-	for (unsigned int i = 0; i < count; i++)
-		mirror_hedge_earn(&mirrors->hedge, SIZE);
-}
-
-static int reads_of(unsigned int place)
-{
-	return faulty_count(&servers[place], "GET", "/f");
-}
-
-static void fault(unsigned int place, const char *json)
-{
-	faulty_fault(&servers[place], json);
-}
-
-#define SLOW(kind) "{\"path\": \"/f\", \"method\": \"GET\", \"kind\": " kind "}"
+#include "mirror_rig.h"
 
 /* Which place is read from is a matter of what they say of the object. */
 static void test_join(void **state)
 {
 	(void)state;
-	put(2, "", body, SIZE - 1);
-	make_of(3, false);
-	join();
-	assert_int_equal(state_of(1), MIRROR_JOINED);
-	assert_int_equal(state_of(2), MIRROR_REFUSED);
+	mirror_rig_put(2, "", body, SIZE - 1);
+	mirror_rig_make_of(3, false);
+	mirror_rig_join();
+	assert_int_equal(mirror_rig_state(1), MIRROR_JOINED);
+	assert_int_equal(mirror_rig_state(2), MIRROR_REFUSED);
 	assert_non_null(strstr(mirrors->of[2].why, "it has 2097151 bytes there, not 2097152"));
 	assert_int_equal(rose(mirrors_refused), 1);
-	assert_int_equal(reads_of(1), 0);
+	assert_int_equal(mirror_rig_reads(1), 0);
 	/* Each that little is known of is read from; the one that was refused never. */
 	for (unsigned int i = 0; i < 8; i++)
-		read_all();
-	assert_true(reads_of(1) > 0);
-	assert_int_equal(reads_of(2), 0);
+		mirror_rig_read_all();
+	assert_true(mirror_rig_reads(1) > 0);
+	assert_int_equal(mirror_rig_reads(2), 0);
 	/* Asked once. */
 	assert_int_equal(faulty_count(&servers[1], "HEAD", "/f"), 1);
 	assert_int_equal(faulty_count(&servers[2], "HEAD", "/f"), 1);
 	/* It may have it later. */
-	put(2, "", body, SIZE);
+	mirror_rig_put(2, "", body, SIZE);
 	clock_ns += 61 * SECOND;
-	join();
-	assert_int_equal(state_of(2), MIRROR_JOINED);
+	mirror_rig_join();
+	assert_int_equal(mirror_rig_state(2), MIRROR_JOINED);
 }
 
 static void test_absent(void **state)
 {
 	(void)state;
 	faulty_delete(&servers[1], "/f");
-	make_of(2, true);
-	join();
-	assert_int_equal(state_of(1), MIRROR_REFUSED);
+	mirror_rig_make_of(2, true);
+	mirror_rig_join();
+	assert_int_equal(mirror_rig_state(1), MIRROR_REFUSED);
 	assert_non_null(strstr(mirrors->of[1].why, "not found"));
-	read_all();
-	assert_int_equal(reads_of(1), 0);
+	mirror_rig_read_all();
+	assert_int_equal(mirror_rig_reads(1), 0);
 }
 
 /* Another validator: only where a digest says that the bytes are the same. */
@@ -263,40 +63,37 @@ static void test_validator(void **state)
 		"0000000000000000000000000000000000000000000000000000000000000000\n";
 
 	(void)state;
-	put(1, "?etag=%22another%22", other, SIZE);
-	put(2, "?etag=weak", body, SIZE);
-	make_of(3, false);
-	join();
-	assert_int_equal(state_of(1), MIRROR_REFUSED);
-	assert_int_equal(state_of(2), MIRROR_REFUSED);
+	mirror_rig_put(1, "?etag=%22another%22", other, SIZE);
+	mirror_rig_put(2, "?etag=weak", body, SIZE);
+	mirror_rig_make_of(3, false);
+	mirror_rig_join();
+	assert_int_equal(mirror_rig_state(1), MIRROR_REFUSED);
+	assert_int_equal(mirror_rig_state(2), MIRROR_REFUSED);
 	assert_non_null(strstr(mirrors->of[1].why, "no digest"));
-	origin_stop(origin, loop);
-	origin_unref(origin);
+	mirror_rig_drop();
 
 	/* The digest of one says nothing; nor do two that differ. */
 	faulty_put(&servers[0], "/f.sha256", sum, sizeof(sum) - 1);
-	make_of(2, false);
-	join();
-	assert_int_equal(state_of(1), MIRROR_REFUSED);
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	assert_int_equal(mirror_rig_state(1), MIRROR_REFUSED);
 	faulty_put(&servers[1], "/f.sha256", another, sizeof(another) - 1);
-	origin_stop(origin, loop);
-	origin_unref(origin);
-	make_of(2, false);
-	join();
-	assert_int_equal(state_of(1), MIRROR_REFUSED);
-	origin_stop(origin, loop);
-	origin_unref(origin);
+	mirror_rig_drop();
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	assert_int_equal(mirror_rig_state(1), MIRROR_REFUSED);
+	mirror_rig_drop();
 
-	put(1, "?etag=%22another%22", body, SIZE);
+	mirror_rig_put(1, "?etag=%22another%22", body, SIZE);
 	faulty_put(&servers[1], "/f.sha256", sum, sizeof(sum) - 1);
-	make_of(2, false);
-	join();
-	assert_int_equal(state_of(1), MIRROR_JOINED);
-	rank();
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	assert_int_equal(mirror_rig_state(1), MIRROR_JOINED);
+	mirror_rig_rank();
 	mirrors->of[1].rank.first_ns = 1;
-	read_all();
+	mirror_rig_read_all();
 	/* By its own validator. */
-	assert_int_equal(reads_of(1), 1);
+	assert_int_equal(mirror_rig_reads(1), 1);
 	faulty_delete(&servers[1], "/f.sha256");
 }
 
@@ -307,29 +104,29 @@ static void test_weak(void **state)
 
 	(void)state;
 	snprintf(query, sizeof(query), "?etag=none&modified=%lld", (long long)time(NULL));
-	put(0, query, body, SIZE);
-	put(1, query, other, SIZE);
-	make_of(2, false);
+	mirror_rig_put(0, query, body, SIZE);
+	mirror_rig_put(1, query, other, SIZE);
+	mirror_rig_make_of(2, false);
 	assert_true(attr.flags & ORIGIN_WEAK);
-	join();
-	assert_int_equal(state_of(1), MIRROR_REFUSED);
+	mirror_rig_join();
+	assert_int_equal(mirror_rig_state(1), MIRROR_REFUSED);
 	assert_non_null(strstr(mirrors->of[1].why, "nothing proves"));
 }
 
 static void test_trust(void **state)
 {
 	(void)state;
-	put(1, "?etag=%22another%22&modified=1500000000", body, SIZE);
-	put(2, "?etag=none&modified=none", body, SIZE + 1);
-	make_of(3, true);
-	join();
-	assert_int_equal(state_of(1), MIRROR_JOINED);
+	mirror_rig_put(1, "?etag=%22another%22&modified=1500000000", body, SIZE);
+	mirror_rig_put(2, "?etag=none&modified=none", body, SIZE + 1);
+	mirror_rig_make_of(3, true);
+	mirror_rig_join();
+	assert_int_equal(mirror_rig_state(1), MIRROR_JOINED);
 	/* Size is the least. */
-	assert_int_equal(state_of(2), MIRROR_REFUSED);
-	rank();
+	assert_int_equal(mirror_rig_state(2), MIRROR_REFUSED);
+	mirror_rig_rank();
 	mirrors->of[1].rank.first_ns = 1;
-	read_all();
-	assert_int_equal(reads_of(1), 1);
+	mirror_rig_read_all();
+	assert_int_equal(mirror_rig_reads(1), 1);
 }
 
 /* A mirror that changes after it was joined: no byte of the other version. */
@@ -343,52 +140,50 @@ static void test_changed(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
-		put(1, "", body, SIZE);
-		make_of(2, false);
-		join();
-		assert_int_equal(state_of(1), MIRROR_JOINED);
-		rank();
+		mirror_rig_put(1, "", body, SIZE);
+		mirror_rig_make_of(2, false);
+		mirror_rig_join();
+		assert_int_equal(mirror_rig_state(1), MIRROR_JOINED);
+		mirror_rig_rank();
 		mirrors->of[1].rank.first_ns = 1;
-		put(1, "", other, SIZE);
+		mirror_rig_put(1, "", other, SIZE);
 		if (faults[i])
-			fault(1, faults[i]);
-		read_all();
-		assert_int_equal(state_of(1), MIRROR_REFUSED);
+			mirror_rig_fault(1, faults[i]);
+		mirror_rig_read_all();
+		assert_int_equal(mirror_rig_state(1), MIRROR_REFUSED);
 		assert_int_equal(rose(mirror_failovers), i + 1);
 		faulty_clear(&servers[1]);
-		origin_stop(origin, loop);
-		origin_unref(origin);
+		mirror_rig_drop();
 	}
-	origin = NULL;
 }
 
 /* The first one's word is final. */
 static void test_first_changed(void **state)
 {
 	(void)state;
-	make_of(2, false);
-	join();
-	rank();
-	put(0, "", other, SIZE);
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	mirror_rig_rank();
+	mirror_rig_put(0, "", other, SIZE);
 	query_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
 	assert_int_equal(ask.error, -ESTALE);
 	assert_false(ask.transient);
-	put(0, "", body, SIZE);
+	mirror_rig_put(0, "", body, SIZE);
 }
 
 static void test_hedge_won(void **state)
 {
 	(void)state;
-	make_of(2, false);
-	join();
-	rank();
-	earn(20);
-	fault(0, SLOW("\"mute\""));
-	read_all();
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	mirror_rig_rank();
+	mirror_rig_earn(20);
+	mirror_rig_fault(0, SLOW("\"mute\""));
+	mirror_rig_read_all();
 	assert_int_equal(rose(hedges_sent), 1);
 	assert_int_equal(rose(hedges_won), 1);
 	assert_int_equal(rose(hedge_lost_bytes), 0);
-	assert_int_equal(reads_of(1), 1);
+	assert_int_equal(mirror_rig_reads(1), 1);
 	/* Nothing was lost, so that the bytes may be spent again, but not the request. */
 	assert_int_equal(mirrors->hedge.requests, 2);
 	assert_true(mirrors->hedge.bytes >= 20ULL * SIZE);
@@ -398,16 +193,16 @@ static void test_hedge_won(void **state)
 static void test_hedge_lost(void **state)
 {
 	(void)state;
-	make_of(2, false);
-	join();
-	rank();
-	earn(20);
-	fault(0, SLOW("\"delay\", \"seconds\": 0.2"));
-	fault(1, SLOW("\"mute\""));
-	read_all();
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	mirror_rig_rank();
+	mirror_rig_earn(20);
+	mirror_rig_fault(0, SLOW("\"delay\", \"seconds\": 0.2"));
+	mirror_rig_fault(1, SLOW("\"mute\""));
+	mirror_rig_read_all();
 	assert_int_equal(rose(hedges_sent), 1);
 	assert_int_equal(rose(hedges_won), 0);
-	assert_int_equal(reads_of(0), 2);
+	assert_int_equal(mirror_rig_reads(0), 2);
 }
 
 /* One that stops on its way: the rest, and only that, is asked of another. */
@@ -417,13 +212,13 @@ static void test_hedge_rest(void **state)
 	json_t *log;
 
 	(void)state;
-	make_of(2, false);
-	join();
-	rank();
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	mirror_rig_rank();
 	/* The first bytes may come late, and be waited for, before those that never come. */
-	earn(40);
-	fault(0, SLOW("\"stall\", \"after\": 1000000"));
-	read_all();
+	mirror_rig_earn(40);
+	mirror_rig_fault(0, SLOW("\"stall\", \"after\": 1000000"));
+	mirror_rig_read_all();
 	assert_int_equal(ask.progressed, SIZE);
 	assert_true(rose(hedges_sent) == 1 || rose(hedges_sent) == 2);
 	assert_int_equal(rose(hedges_won), 1);
@@ -445,18 +240,18 @@ static void test_hedge_rest(void **state)
 static void test_hedge_races(void **state)
 {
 	(void)state;
-	make_of(3, false);
-	join();
+	mirror_rig_make_of(3, false);
+	mirror_rig_join();
 	for (unsigned int i = 0; i < 30; i++) {
 		char text[128];
 
-		rank();
-		earn(20);
+		mirror_rig_rank();
+		mirror_rig_earn(20);
 		snprintf(text, sizeof(text), SLOW("\"delay\", \"seconds\": 0.00%u"), i % 10);
-		fault(0, text);
+		mirror_rig_fault(0, text);
 		snprintf(text, sizeof(text), SLOW("\"delay\", \"seconds\": 0.00%u"), i / 3);
-		fault(1, text);
-		read_all();
+		mirror_rig_fault(1, text);
+		mirror_rig_read_all();
 		faulty_clear(&servers[0]);
 		faulty_clear(&servers[1]);
 	}
@@ -470,13 +265,13 @@ static void test_hedge_twice(void **state)
 	json_t *log;
 
 	(void)state;
-	make_of(3, false);
-	join();
-	rank();
-	earn(60);
-	fault(0, SLOW("\"mute\""));
-	fault(1, SLOW("\"stall\", \"after\": 1000000"));
-	read_all();
+	mirror_rig_make_of(3, false);
+	mirror_rig_join();
+	mirror_rig_rank();
+	mirror_rig_earn(60);
+	mirror_rig_fault(0, SLOW("\"mute\""));
+	mirror_rig_fault(1, SLOW("\"stall\", \"after\": 1000000"));
+	mirror_rig_read_all();
 	assert_true(rose(hedges_sent) >= 2);
 	assert_int_equal(rose(hedges_won), 2);
 	log = faulty_log(&servers[2]);
@@ -537,15 +332,15 @@ static void test_hedge_apart(void **state)
 
 	(void)state;
 	assert_non_null(shadow.copy);
-	put(1, "", other, SIZE);
-	make_of(2, true);
-	join();
+	mirror_rig_put(1, "", other, SIZE);
+	mirror_rig_make_of(2, true);
+	mirror_rig_join();
 	for (unsigned int i = 0; i < 8; i++) {
 		size_t at = 0;
 
-		rank();
-		earn(40);
-		fault(0, SLOW("\"stall\", \"after\": 1000000"));
+		mirror_rig_rank();
+		mirror_rig_earn(40);
+		mirror_rig_fault(0, SLOW("\"stall\", \"after\": 1000000"));
 		shadow.len = 0;
 		shadow.done = false;
 		assert_int_equal(origin_read(origin, loop, &get, &call), 0);
@@ -566,28 +361,28 @@ static void test_hedge_apart(void **state)
 static void test_capped(void **state)
 {
 	(void)state;
-	make_of(2, false);
-	join();
-	rank();
-	fault(0, SLOW("\"delay\", \"seconds\": 0.1"));
-	read_all();
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	mirror_rig_rank();
+	mirror_rig_fault(0, SLOW("\"delay\", \"seconds\": 0.1"));
+	mirror_rig_read_all();
 	assert_int_equal(rose(hedges_sent), 0);
 	assert_int_equal(rose(hedges_capped), 1);
-	assert_int_equal(reads_of(1), 0);
+	assert_int_equal(mirror_rig_reads(1), 0);
 	/* Enough requests were made, but not enough bytes. */
 	mirrors->hedge.requests = 1000;
 	mirrors->hedge.bytes = 20ULL * SIZE - 1;
-	rank();
-	read_all();
+	mirror_rig_rank();
+	mirror_rig_read_all();
 	assert_int_equal(rose(hedges_sent), 0);
 	assert_int_equal(rose(hedges_capped), 2);
 	/* All of them late: one in twenty is made twice. */
 	mirrors->hedge = (struct mirror_hedge){ 0 };
 	faulty_clear(&servers[0]);
-	fault(0, SLOW("\"delay\", \"seconds\": 0.01"));
+	mirror_rig_fault(0, SLOW("\"delay\", \"seconds\": 0.01"));
 	for (unsigned int i = 0; i < 100; i++) {
-		rank();
-		read_all();
+		mirror_rig_rank();
+		mirror_rig_read_all();
 	}
 	assert_true(rose(hedges_sent) <= 5);
 	assert_true(rose(hedges_sent) >= 4);
@@ -597,13 +392,13 @@ static void test_capped(void **state)
 static void test_hedge_nobody(void **state)
 {
 	(void)state;
-	put(1, "", body, SIZE - 1);
-	make_of(2, false);
-	join();
-	rank();
-	earn(20);
-	fault(0, SLOW("\"delay\", \"seconds\": 0.05"));
-	read_all();
+	mirror_rig_put(1, "", body, SIZE - 1);
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	mirror_rig_rank();
+	mirror_rig_earn(20);
+	mirror_rig_fault(0, SLOW("\"delay\", \"seconds\": 0.05"));
+	mirror_rig_read_all();
 	assert_int_equal(rose(hedges_sent), 0);
 	assert_int_equal(rose(hedges_capped), 0);
 }
@@ -616,21 +411,21 @@ static void test_dead_mirror(void **state)
 	struct origin_counters c;
 
 	(void)state;
-	make(urls, 2, false);
-	join();
+	mirror_rig_make(urls, 2, false);
+	mirror_rig_join();
 	assert_true(mirrors->of[1].rank.down);
 	for (unsigned int i = 0; i < 8; i++) {
 		origin_counters(mirrors->of[1].origin, &c);
 		probes = c.requests;
 		for (unsigned int j = 0; j < 5; j++) {
 			clock_ns += pause * SECOND / 6;
-			join();
+			mirror_rig_join();
 		}
 		origin_counters(mirrors->of[1].origin, &c);
 		assert_int_equal(c.requests, probes);
 		clock_ns += pause * SECOND / 6 + SECOND / 100;
-		join();
-		join();
+		mirror_rig_join();
+		mirror_rig_join();
 		origin_counters(mirrors->of[1].origin, &c);
 		assert_int_equal(c.requests, probes + 1);
 		pause = pause < 32 ? 2 * pause : 60;
@@ -652,17 +447,17 @@ static void test_dead_first(void **state)
 	faulty_put(&gone, "/f", body, SIZE);
 	urls[0] = gone.url;
 	urls[1] = servers[1].url;
-	make(urls, 2, false);
-	join();
-	rank();
+	mirror_rig_make(urls, 2, false);
+	mirror_rig_join();
+	mirror_rig_rank();
 	faulty_stop(&gone);
 	/* Whoever finds out goes on at once; the next ones do not even try. */
-	read_all();
+	mirror_rig_read_all();
 	assert_int_equal(rose(mirror_failovers), 1);
 	assert_true(mirrors->of[0].rank.down);
 	requests = mirrors->of[0].rank.requests;
 	for (unsigned int i = 0; i < 10; i++)
-		read_all();
+		mirror_rig_read_all();
 	assert_int_equal(mirrors->of[0].rank.requests, requests);
 	assert_int_equal(rose(mirror_failovers), 1);
 	/* A version that nobody was asked about yet: soon. */
@@ -670,8 +465,8 @@ static void test_dead_first(void **state)
 	query_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_true(ask.transient);
-	settle();
-	read_all();
+	mirror_rig_settle();
+	mirror_rig_read_all();
 	assert_int_equal(mirrors->of[0].rank.requests, requests);
 }
 
@@ -679,80 +474,81 @@ static void test_dead_first(void **state)
 static void test_back(void **state)
 {
 	(void)state;
-	make_of(2, false);
-	join();
-	rank();
-	fault(0, SLOW("\"status\", \"code\": 503"));
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	mirror_rig_rank();
+	mirror_rig_fault(0, SLOW("\"status\", \"code\": 503"));
 	for (unsigned int i = 0; i < 3; i++) {
 		assert_false(mirrors->of[0].rank.down);
-		rank();
-		read_all();
+		mirror_rig_rank();
+		mirror_rig_read_all();
 	}
 	assert_int_equal(rose(mirror_failovers), 3);
 	assert_true(mirrors->of[0].rank.down);
-	assert_int_equal(reads_of(0), 4);
+	assert_int_equal(mirror_rig_reads(0), 4);
 	faulty_clear(&servers[0]);
-	read_all();
-	assert_int_equal(reads_of(0), 0);
+	mirror_rig_read_all();
+	assert_int_equal(mirror_rig_reads(0), 0);
 	clock_ns += SECOND;
-	join();
+	mirror_rig_join();
 	assert_false(mirrors->of[0].rank.down);
 	assert_int_equal(faulty_count(&servers[0], "HEAD", "/f"), 1);
-	rank();
-	read_all();
-	assert_int_equal(reads_of(0), 1);
+	mirror_rig_rank();
+	mirror_rig_read_all();
+	assert_int_equal(mirror_rig_reads(0), 1);
 }
 
 /* What has come before an error is kept, and the rest asked elsewhere. */
 static void test_broken_off(void **state)
 {
 	(void)state;
-	make_of(2, false);
-	join();
-	rank();
-	fault(0, SLOW("\"reset\", \"after\": 1500000"));
-	read_all();
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	mirror_rig_rank();
+	mirror_rig_fault(0, SLOW("\"reset\", \"after\": 1500000"));
+	mirror_rig_read_all();
 	assert_int_equal(rose(mirror_failovers), 1);
-	assert_int_equal(reads_of(1), 1);
+	assert_int_equal(mirror_rig_reads(1), 1);
 }
 
 /* All fail: the first one's error, and it is worth while to try again. */
 static void test_all_fail(void **state)
 {
 	(void)state;
-	make_of(3, false);
-	join();
-	rank();
+	mirror_rig_make_of(3, false);
+	mirror_rig_join();
+	mirror_rig_rank();
 	for (unsigned int i = 0; i < 3; i++)
-		fault(i,
-		      i ? SLOW("\"status\", \"code\": 403") :
-			  SLOW("\"status\", \"code\": 503, \"headers\": {\"Retry-After\": \"7\"}"));
+		mirror_rig_fault(
+			i,
+			i ? SLOW("\"status\", \"code\": 403") :
+			    SLOW("\"status\", \"code\": 503, \"headers\": {\"Retry-After\": \"7\"}"));
 	query_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
 	assert_int_equal(ask.error, -EIO);
 	assert_true(ask.transient);
 	assert_int_equal(ask.retry_after_ms, 7000);
-	assert_int_equal(reads_of(1) + reads_of(2), 2);
+	assert_int_equal(mirror_rig_reads(1) + mirror_rig_reads(2), 2);
 	for (unsigned int i = 0; i < 3; i++)
 		faulty_clear(&servers[i]);
-	read_all();
+	mirror_rig_read_all();
 }
 
 /* What a mirror says is never final: there is the first one yet. */
 static void test_mirror_fails(void **state)
 {
 	(void)state;
-	make_of(2, false);
-	join();
-	rank();
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	mirror_rig_rank();
 	mirrors->of[0].rank.down = true;
 	mirrors->of[0].rank.rest_ns = UINT64_MAX;
-	fault(1, SLOW("\"status\", \"code\": 403"));
+	mirror_rig_fault(1, SLOW("\"status\", \"code\": 403"));
 	query_read(loop, origin, "f", &attr, 0, SIZE, dst, &ask);
 	assert_int_equal(ask.error, -EACCES);
 	assert_true(ask.transient);
-	assert_int_equal(state_of(1), MIRROR_REFUSED);
+	assert_int_equal(mirror_rig_state(1), MIRROR_REFUSED);
 	/* Nobody else is left. */
-	read_all();
+	mirror_rig_read_all();
 	assert_false(mirrors->of[0].rank.down);
 }
 
@@ -795,12 +591,12 @@ static void test_cancel(void **state)
 	unsigned int rounds = 0;
 
 	(void)state;
-	make_of(2, false);
-	join();
-	rank();
-	earn(40);
-	fault(0, SLOW("\"mute\""));
-	fault(1, SLOW("\"mute\""));
+	mirror_rig_make_of(2, false);
+	mirror_rig_join();
+	mirror_rig_rank();
+	mirror_rig_earn(40);
+	mirror_rig_fault(0, SLOW("\"mute\""));
+	mirror_rig_fault(1, SLOW("\"mute\""));
 	assert_int_equal(origin_read(origin, loop, &get, &c.call), 0);
 	while (!rose(hedges_sent)) {
 		assert_true(rounds++ < 3000);
@@ -814,8 +610,8 @@ static void test_cancel(void **state)
 		faulty_clear(&servers[1]);
 		/* From the one that leads, or from the second one. */
 		if (i)
-			fault(0, SLOW("\"mute\""));
-		rank();
+			mirror_rig_fault(0, SLOW("\"mute\""));
+		mirror_rig_rank();
 		c.reported = false;
 		assert_int_equal(origin_read(origin, loop, &get, &c.call), 0);
 		for (rounds = 0; !c.reported; rounds++) {
@@ -834,89 +630,9 @@ static void test_cancel(void **state)
 	assert_null(mirrors->checks);
 }
 
-/* Not a test: how far the slowest reads are from the usual ones, see tests/bench/mirror. */
-
-#define SPREAD_READS 2000
-#define SPREAD_LEN   (256u << 10)
-
-enum spread_how { SPREAD_IN_TURN, SPREAD_HEDGED, SPREAD_CHOICE, SPREAD_ALL };
-
-static int spread_compare(const void *a, const void *b)
-{
-	double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
-/* Prints one line; what is left of the distance, in milliseconds. */
-static double spread_of(enum spread_how how, const char *name, double base)
-{
-	static double ms[SPREAD_READS];
-	double p50, p99;
-
-	memcpy(before, (const void *)counters, sizeof(before));
-	for (unsigned int i = 0; i < SPREAD_READS; i++) {
-		uint64_t offset = (uint64_t)(i % (SIZE / SPREAD_LEN)) * SPREAD_LEN, start;
-		struct origin *from = how == SPREAD_IN_TURN ? mirrors->of[i % PLACES].origin :
-							      origin;
-
-		if (how == SPREAD_CHOICE)
-			mirrors->hedge.requests = 0;
-		for (unsigned int j = 0; how == SPREAD_HEDGED && j < PLACES; j++)
-			mirrors->of[j].rank = (struct mirror_rank){
-				.asked_ns = loop_now_ns(),
-				.answers = 1,
-				.first_ns = j == i % PLACES ? 1 : MS,
-			};
-		start = loop_now_ns();
-		query_read(loop, from, "f", &attr, offset, SPREAD_LEN, dst, &ask);
-		ms[i] = (double)(loop_now_ns() - start) * 1e-6;
-		assert_int_equal(ask.error, 0);
-		assert_memory_equal(dst, body + offset, SPREAD_LEN);
-	}
-	qsort(ms, SPREAD_READS, sizeof(*ms), spread_compare);
-	p50 = ms[SPREAD_READS / 2];
-	p99 = ms[SPREAD_READS * 99 / 100];
-	printf("  %-28s p50 %7.2f ms  p99 %7.2f ms  p99/p50 %6.1f", name, p50, p99, p99 / p50);
-	if (base > 0)
-		printf("  distance cut by %5.1f %%  %llu of %d asked twice (%llu won), %.2f %% of the bytes lost",
-		       100 * (1 - (p99 - p50) / base), (unsigned long long)rose(hedges_sent),
-		       SPREAD_READS, (unsigned long long)rose(hedges_won),
-		       100.0 * (double)rose(hedge_lost_bytes) /
-			       ((double)SPREAD_READS * SPREAD_LEN));
-	putchar('\n');
-	return p99 - p50;
-}
-
-static void spread(void **state)
-{
-	static const char slow[] = SLOW("\"delay\", \"seconds\": 0.5, \"every\": 20");
-	double base;
-
-	(void)state;
-	for (unsigned int slow_ones = 1; slow_ones <= PLACES; slow_ones += PLACES - 1) {
-		make_of(PLACES, false);
-		mirrors->now = loop_now_ns;
-		for (unsigned int i = 0; i < slow_ones; i++)
-			fault(i, slow);
-		join();
-		printf("%u of %d mirrors: 5 %% of the answers 500 ms later\n", slow_ones, PLACES);
-		base = spread_of(SPREAD_IN_TURN, "in turn, no second requests", 0);
-		spread_of(SPREAD_HEDGED, "in turn, second requests", base);
-		spread_of(SPREAD_CHOICE, "chosen, no second requests", base);
-		spread_of(SPREAD_ALL, "as installed", base);
-		if (slow_ones == PLACES)
-			return;
-		for (unsigned int i = 0; i < PLACES; i++)
-			faulty_clear(&servers[i]);
-		origin_stop(origin, loop);
-		origin_unref(origin);
-	}
-}
-
 int main(void)
 {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, mirror_rig_each, mirror_rig_end)
 	const struct CMUnitTest tests[] = {
 		TEST(test_join),	  TEST(test_absent),	  TEST(test_validator),
 		TEST(test_weak),	  TEST(test_trust),	  TEST(test_changed),
@@ -928,9 +644,5 @@ int main(void)
 		TEST(test_cancel),
 	};
 
-	const struct CMUnitTest measure[] = { TEST(spread) };
-
-	if (getenv("WFS_MIRROR_SPREAD"))
-		return cmocka_run_group_tests(measure, group_setup, group_teardown);
-	return cmocka_run_group_tests(tests, group_setup, group_teardown);
+	return cmocka_run_group_tests(tests, mirror_rig_group, mirror_rig_group_end);
 }
