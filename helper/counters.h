@@ -54,6 +54,7 @@
 	X(hedges_capped, counter, "Late reads that no second request was made for: the cap")    \
 	X(hedge_lost_bytes, counter, "Bytes that came a second time")                           \
 	X(mirror_failovers, counter, "Reads taken up at another mirror after an error")         \
+	X(mirror_names, counter, "Names told by a mirror, the source being away")               \
 	X(mirrors_refused, counter, "Times that an object was not joined with its mirror")      \
 	X(stalls, counter, "Transfers given up because no byte came")                           \
 	X(hidden_keys, counter, "Keys that cannot be a path")                                   \

@@ -11,6 +11,9 @@
 #include "cleanup.h"
 #include "mirror_impl.h"
 
+#define LOG_AREA "mirror"
+#include "log.h"
+
 /* A place that was not asked for so long is asked again: it may be quicker by now. */
 #define MIRROR_EXPLORE_NS 5000000000ULL
 
@@ -76,20 +79,29 @@ int mirror_choose(const struct mirrors *mirrors, unsigned int usable, uint64_t l
 	return best;
 }
 
-/* As an origin: all but reads is the first one's. */
-
-static int mirror_stat(struct origin *origin, struct loop *loop, const char *path,
-		       origin_stat_fn done, void *arg, struct origin_call **ret_call)
+bool mirror_heard(struct mirrors *mirrors, unsigned int place, bool probe,
+		  const struct origin_result *result)
 {
-	return origin_stat(of(origin)->of[0].origin, loop, path, done, arg, ret_call);
+	struct mirror *mirror = &mirrors->of[place];
+	bool answers = !result->error || !result->transient, back = false, gone = false;
+
+	pthread_mutex_lock(&mirrors->lock);
+	if (probe)
+		back = mirror_rank_probed(&mirror->rank, mirrors->now(), answers);
+	else if (!answers)
+		gone = mirror_rank_failed(&mirror->rank, mirrors->now(), !result->status,
+					  result->retry_after_ms);
+	if (gone)
+		snprintf(mirror->why, sizeof(mirror->why), "%s", result->message);
+	pthread_mutex_unlock(&mirrors->lock);
+	if (back)
+		log_info("%s answers again", mirror->name);
+	if (gone)
+		log_warn("%s rests: %s", mirror->name, result->message);
+	return answers;
 }
 
-static int mirror_list(struct origin *origin, struct loop *loop, const char *path,
-		       const char *token, origin_list_fn done, void *arg,
-		       struct origin_call **ret_call)
-{
-	return origin_list(of(origin)->of[0].origin, loop, path, token, done, arg, ret_call);
-}
+/* As an origin: all but reads and names is the first one's. */
 
 static int mirror_readlink(struct origin *origin, struct loop *loop, const char *path,
 			   origin_link_fn done, void *arg, struct origin_call **ret_call)

@@ -3,7 +3,8 @@
  * mirror: an origin made of several equal ones.
  *
  * The first one says what there is: names, versions and the identity of what is cached are
- * its own. Bytes are read from whichever is expected to be quickest, but only from those
+ * its own; while it is away a mirror says it, if it is trusted, or of the version that is known.
+ * Bytes are read from whichever is expected to be quickest, but only from those
  * whose object was found to agree with the first one's. A read that takes longer than its
  * like is asked of another one as well, within a cap; one that fails goes on elsewhere. One
  * that is not reached rests, and is asked again beside the reads, never by one of them.

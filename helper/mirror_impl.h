@@ -3,7 +3,8 @@
  * mirror_impl: what the files of mirror share. Not for others.
  *
  * mirror_hedge and mirror_rank compute and do nothing else: times are given to them.
- * mirror_join knows which object is the same where; mirror_read reads.
+ * mirror_join knows which object is the same where; mirror_read reads; mirror_names asks what
+ * there is.
  */
 #ifndef WFS_MIRROR_IMPL_H
 #define WFS_MIRROR_IMPL_H
@@ -106,7 +107,7 @@ enum mirror_state {
 struct mirror_member {
 	enum mirror_state state;
 	uint64_t since_ns;
-	struct origin_attr *attr; /* its own, NULL: that of the first one */
+	struct origin_attr *attr; /* its own, NULL: the object's */
 };
 
 /* One version of one object, and who has it too. Guarded by mirrors->lock. */
@@ -114,8 +115,10 @@ struct mirror_object {
 	struct mirror_object *next;
 	unsigned int refs;
 	uint64_t used; /* by mirrors->clock */
+	uint64_t said; /* the same, when it was said to be what there is; 0: it is not any more */
 	char *path;
-	struct origin_attr attr; /* the first one's */
+	struct origin_attr attr;
+	unsigned int from; /* whose word that is: the first one's, or of one that is trusted */
 	struct mirror_member of[MIRROR_PLACES];
 };
 
@@ -146,9 +149,9 @@ struct mirrors {
 	struct mirror_check *checks; /* under way */
 };
 
-/* The object, a reference; NULL: no memory. Lock held. */
+/* The object, a reference; NULL: no memory. from: who says so, if it is new. Lock held. */
 struct mirror_object *mirror_join_get(struct mirrors *mirrors, const char *path,
-				      const struct origin_attr *attr);
+				      const struct origin_attr *attr, unsigned int from);
 void mirror_join_put(struct mirror_object *object);
 /* Asks those that are not known to have it, and those that may be back. No lock held. */
 void mirror_join_begin(struct mirrors *mirrors, struct mirror_object *object, struct loop *loop);
@@ -159,10 +162,26 @@ void mirror_join_refuse(struct mirrors *mirrors, struct mirror_object *object, u
 unsigned int mirror_join_usable(const struct mirrors *mirrors, const struct mirror_object *object);
 /* Is somebody still being asked? Lock held. */
 bool mirror_join_asking(const struct mirrors *mirrors, const struct mirror_object *object);
+/* What the first one says there is; NULL: nothing, or no file. No lock held. */
+void mirror_join_said(struct mirrors *mirrors, const char *path, const struct origin_attr *attr);
+/* Is a version of an object at this path known? Lock held. */
+bool mirror_join_knows(const struct mirrors *mirrors, const char *path);
+/*
+ * What a mirror says there is, the first one being away: true: it counts, and *ret is what there
+ * is, by the version that is known. False: why it does not. No lock held.
+ */
+bool mirror_join_agrees(struct mirrors *mirrors, const char *path, unsigned int place,
+			const struct origin_attr *attr, struct origin_attr *ret, const char **why);
 /* Gives up what is asked on this loop. On its thread. */
 void mirror_join_stop(struct mirrors *mirrors, struct loop *loop);
 void mirror_join_clear(struct mirrors *mirrors);
 
+/*
+ * A place was asked, but not for bytes: true, it has answered, whatever that was. probe: as
+ * mirror_rank_probe() said. No lock held.
+ */
+bool mirror_heard(struct mirrors *mirrors, unsigned int place, bool probe,
+		  const struct origin_result *result);
 /* Looks at what TCP says. No lock held. */
 void mirror_look(struct mirrors *mirrors, unsigned int place);
 /*
@@ -171,7 +190,13 @@ void mirror_look(struct mirrors *mirrors, unsigned int place);
  */
 int mirror_choose(const struct mirrors *mirrors, unsigned int usable, uint64_t len, bool explore);
 
-/* As origin_read(). */
+/* mirror_names: as origin_stat() and origin_list(). */
+int mirror_stat(struct origin *origin, struct loop *loop, const char *path, origin_stat_fn done,
+		void *arg, struct origin_call **ret_call);
+int mirror_list(struct origin *origin, struct loop *loop, const char *path, const char *token,
+		origin_list_fn done, void *arg, struct origin_call **ret_call);
+
+/* mirror_read: as origin_read(). */
 int mirror_read(struct origin *origin, struct loop *loop, const struct origin_get *get,
 		struct origin_call **ret_call);
 

@@ -47,13 +47,15 @@ struct mirror_check {
 
 /* Objects. Lock held. */
 
-static struct mirror_object **join_bucket(struct mirrors *mirrors, const char *path,
-					  const char *version)
+static struct mirror_object *const *join_at(const struct mirrors *mirrors, const char *path)
 {
-	XXH64_hash_t hash = XXH3_64bits(path, strlen(path));
+	return &mirrors->objects[XXH3_64bits(path, strlen(path)) % MIRROR_BUCKETS];
+}
 
-	hash = XXH3_64bits_withSeed(version, strlen(version), hash);
-	return &mirrors->objects[hash % MIRROR_BUCKETS];
+static bool join_is(const struct mirror_object *object, const struct origin_attr *attr)
+{
+	return object->attr.size == attr->size && object->attr.flags == attr->flags &&
+	       !strcmp(object->attr.version, attr->version);
 }
 
 static void join_free(struct mirror_object *object)
@@ -85,14 +87,12 @@ static void join_forget_one(struct mirrors *mirrors)
 }
 
 struct mirror_object *mirror_join_get(struct mirrors *mirrors, const char *path,
-				      const struct origin_attr *attr)
+				      const struct origin_attr *attr, unsigned int from)
 {
-	struct mirror_object **bucket = join_bucket(mirrors, path, attr->version), *object;
+	struct mirror_object **bucket = (struct mirror_object **)join_at(mirrors, path), *object;
 
 	for (object = *bucket; object; object = object->next)
-		if (object->attr.size == attr->size && !strcmp(object->path, path) &&
-		    !strcmp(object->attr.version, attr->version) &&
-		    object->attr.flags == attr->flags)
+		if (!strcmp(object->path, path) && join_is(object, attr))
 			break;
 	if (!object) {
 		if (mirrors->object_count >= JOIN_OBJECTS)
@@ -106,7 +106,10 @@ struct mirror_object *mirror_join_get(struct mirrors *mirrors, const char *path,
 			return NULL;
 		}
 		object->attr = *attr;
-		object->of[0].state = MIRROR_JOINED;
+		object->from = from;
+		object->of[from].state = MIRROR_JOINED;
+		mirrors->of[from].joined += from != 0;
+		object->said = ++mirrors->clock;
 		object->next = *bucket;
 		*bucket = object;
 		mirrors->object_count++;
@@ -121,6 +124,87 @@ void mirror_join_put(struct mirror_object *object)
 	object->refs--;
 }
 
+/* What there is, as far as is known. */
+static struct mirror_object *join_known(const struct mirrors *mirrors, const char *path)
+{
+	struct mirror_object *known = NULL;
+
+	for (struct mirror_object *object = *join_at(mirrors, path); object; object = object->next)
+		if (object->said && !strcmp(object->path, path) &&
+		    (!known || object->said > known->said))
+			known = object;
+	return known;
+}
+
+bool mirror_join_knows(const struct mirrors *mirrors, const char *path)
+{
+	return join_known(mirrors, path) != NULL;
+}
+
+void mirror_join_said(struct mirrors *mirrors, const char *path, const struct origin_attr *attr)
+{
+	struct mirror_object *known, *object;
+
+	SCOPED_LOCK(&mirrors->lock);
+	known = join_known(mirrors, path);
+	/* What nobody has read is not kept in mind. */
+	if (!known || (attr && join_is(known, attr)))
+		return;
+	for (; known; known = join_known(mirrors, path))
+		known->said = 0;
+	object = attr ? mirror_join_get(mirrors, path, attr, 0) : NULL;
+	if (!object)
+		return;
+	object->said = ++mirrors->clock;
+	mirror_join_put(object);
+}
+
+/* Is what a place has the version that is known? Lock held. */
+static bool join_same(const struct mirrors *mirrors, const struct mirror_object *known,
+		      unsigned int place, const struct origin_attr *attr)
+{
+	const struct mirror_member *member = &known->of[place];
+
+	if (attr->size != known->attr.size)
+		return false;
+	if (mirrors->trust)
+		return true;
+	if ((attr->flags | known->attr.flags) & ORIGIN_WEAK)
+		return false;
+	if (member->state == MIRROR_JOINED && member->attr)
+		return !strcmp(attr->version, member->attr->version);
+	return !strcmp(attr->version, known->attr.version);
+}
+
+bool mirror_join_agrees(struct mirrors *mirrors, const char *path, unsigned int place,
+			const struct origin_attr *attr, struct origin_attr *ret, const char **why)
+{
+	struct mirror_object *known, *object;
+	bool same;
+
+	SCOPED_LOCK(&mirrors->lock);
+	known = join_known(mirrors, path);
+	if (!known && !mirrors->trust) {
+		*why = "no version of it is known";
+		return false;
+	}
+	if (known) {
+		same = S_ISREG(attr->mode) && join_same(mirrors, known, place, attr);
+		if (same)
+			*ret = known->attr;
+		else
+			*why = "it has another version";
+		return same;
+	}
+	*ret = *attr;
+	if (!S_ISREG(attr->mode))
+		return true;
+	object = mirror_join_get(mirrors, path, attr, place);
+	if (object)
+		mirror_join_put(object);
+	return true;
+}
+
 unsigned int mirror_join_usable(const struct mirrors *mirrors, const struct mirror_object *object)
 {
 	unsigned int usable = 0;
@@ -133,7 +217,7 @@ unsigned int mirror_join_usable(const struct mirrors *mirrors, const struct mirr
 
 bool mirror_join_asking(const struct mirrors *mirrors, const struct mirror_object *object)
 {
-	for (unsigned int i = 1; i < mirrors->count; i++)
+	for (unsigned int i = 0; i < mirrors->count; i++)
 		if (object->of[i].state == MIRROR_CHECKING)
 			return true;
 	return false;
@@ -255,28 +339,12 @@ static bool join_same_digest(const struct offers *a, const struct offers *b)
 	return false;
 }
 
-/* The place was asked: true, it has answered, whatever that was. */
 static bool join_heard(struct mirror_check *check, const struct origin_result *result)
 {
-	struct mirrors *mirrors = check->mirrors;
-	struct mirror *mirror = &mirrors->of[check->place];
-	bool answers = !result->error || !result->transient, back = false, gone = false;
+	bool probe = check->probe;
 
-	pthread_mutex_lock(&mirrors->lock);
-	if (check->probe)
-		back = mirror_rank_probed(&mirror->rank, mirrors->now(), answers);
-	else if (!answers)
-		gone = mirror_rank_failed(&mirror->rank, mirrors->now(), !result->status,
-					  result->retry_after_ms);
-	if (gone)
-		snprintf(mirror->why, sizeof(mirror->why), "%s", result->message);
 	check->probe = false;
-	pthread_mutex_unlock(&mirrors->lock);
-	if (back)
-		log_info("%s answers again", mirror->name);
-	if (gone)
-		log_warn("%s rests: %s", mirror->name, result->message);
-	return answers;
+	return mirror_heard(check->mirrors, check->place, probe, result);
 }
 
 static void join_refuse_version(struct mirror_check *check)
@@ -383,7 +451,7 @@ static struct mirror_check *join_due(struct mirrors *mirrors, struct mirror_obje
 	struct mirror_rank *rank = &mirrors->of[place].rank;
 	bool probe = mirror_rank_probe(rank, now);
 	bool join =
-		place && (probe || !rank->down) &&
+		place != object->from && (probe || !rank->down) &&
 		((member->state == MIRROR_UNKNOWN && (!member->since_ns || age >= JOIN_RETRY_NS)) ||
 		 (member->state == MIRROR_REFUSED && age >= JOIN_AGAIN_NS));
 	struct mirror_check *check;

@@ -356,21 +356,22 @@ static void read_learn(struct mirror_attempt *attempt, const struct origin_resul
 	pthread_mutex_unlock(&mirrors->lock);
 	if (gone)
 		log_warn("%s rests: %s", mirror->name, result->message);
-	/* It had the object once; what it says now is not what the first one has. */
-	if (result->error && !result->transient && attempt->place)
+	/* It had the object once; what it says now is not what is wanted. */
+	if (result->error && !result->transient && attempt->place != attempt->read->object->from)
 		mirror_join_refuse(mirrors, attempt->read->object, attempt->place, result->message);
 }
 
-/* An error to be told if nobody else can help: the first place's word counts most. */
+/* An error to be told if nobody else can help: the word of who named the version counts most. */
 static void read_keep(struct mirror_attempt *attempt, const struct origin_result *result)
 {
 	struct mirror_read *read = attempt->read;
+	bool named = attempt->place == read->object->from;
 
-	if (read->result.error && (attempt->place || !result->error))
+	if (read->result.error && (!named || !result->error))
 		return;
 	read->result = *result;
 	/* The caller asks again, and then perhaps of another one. */
-	if (attempt->place)
+	if (!named)
 		read->result.transient = true;
 	snprintf(read->text, sizeof(read->text), "%s", result->message ? result->message : "");
 	read->result.message = result->error ? read->text : NULL;
@@ -427,7 +428,7 @@ static void on_done(void *arg, const struct origin_result *result, uint64_t byte
 	free(attempt->scratch);
 	attempt->scratch = NULL;
 	loop_timer_stop(read->loop, &read->timer);
-	if (!attempt->place && !result->transient)
+	if (attempt->place == read->object->from && !result->transient)
 		read_finish(read, result);
 	else if (read_elsewhere(read))
 		read_finish(read, &read->result);
@@ -440,9 +441,8 @@ static void on_nobody(struct loop_timer *timer)
 	struct mirrors *mirrors = read->mirrors;
 
 	pthread_mutex_lock(&mirrors->lock);
-	origin_fail(&read->result, read->text, -EIO, true,
-		    "%s; its mirrors are yet to be asked for %s", mirrors->of[0].why,
-		    read->object->path);
+	origin_fail(&read->result, read->text, -EIO, true, "%s; others are yet to be asked for %s",
+		    mirrors->of[read->object->from].why, read->object->path);
 	pthread_mutex_unlock(&mirrors->lock);
 	read_finish(read, &read->result);
 }
@@ -481,7 +481,7 @@ int mirror_read(struct origin *origin, struct loop *loop, const struct origin_ge
 	if (!read)
 		return -ENOMEM;
 	pthread_mutex_lock(&mirrors->lock);
-	read->object = mirror_join_get(mirrors, get->path, get->attr);
+	read->object = mirror_join_get(mirrors, get->path, get->attr, 0);
 	pthread_mutex_unlock(&mirrors->lock);
 	if (!read->object) {
 		free(read);
@@ -504,7 +504,8 @@ int mirror_read(struct origin *origin, struct loop *loop, const struct origin_ge
 		loop_timer_start(loop, &read->timer, 0);
 	} else {
 		read->timer.expired = on_late;
-		err = read_ask(read, read->of, place < 0 ? 0 : (unsigned int)place, false);
+		err = read_ask(read, read->of, place < 0 ? read->object->from : (unsigned int)place,
+			       false);
 		if (!err)
 			read_arm(read);
 	}

@@ -11,7 +11,7 @@ COMMON_OBJS := \
 	credentials.o credentials_wait.o credentials_text.o credentials_profile.o credentials_sts.o \
 	credentials_metadata.o credentials_http.o \
 	origin_file.o \
-	mirror.o mirror_read.o mirror_join.o mirror_rank.o mirror_hedge.o mirror_list.o \
+	mirror.o mirror_read.o mirror_join.o mirror_names.o mirror_rank.o mirror_hedge.o mirror_list.o \
 	listing.o names.o names_record.o names_call.o \
 	log.o events.o counters.o config.o buffers.o \
 	core.o core_origin.o object.o block.o fetch.o flight.o hold.o usage.o faultpoint.o \

@@ -199,6 +199,22 @@ is "$(mirror b joined)" "$files" "size was enough"
 is "$(mirror longer joined)" 0 "and is needed"
 calm
 
+# ---- the source is not there at all
+
+fresh
+check_fails "nobody else tells what there is" "mirrors are not asked, without trust" \
+	wfs fetch --mirror "${url[b]}" "${url[dead]}"
+fresh
+seen=$(wc -l <"${nginx_at[b]}/access.log")
+check "a mirror does that is trusted" fetch --mirror "${url[b]}+trust" "${url[dead]}"
+check "the bytes are right" right
+is "$(tail -n +$((seen + 1)) "${nginx_at[b]}/access.log" | grep -c '^GET 20[06] .* /d/x')" "$files" \
+	"each was read there once"
+is "$(mirror dead requests)" 0 "no read was made at the source"
+is "$(stat_of mirror_names)" \
+	$((files + $(tail -n +$((seen + 1)) "${nginx_at[b]}/access.log" | grep -c '^HEAD 200'))) \
+	"the listing, and each name that was asked for"
+
 # ---- one object; what makes no sense
 
 fresh

@@ -140,6 +140,14 @@ void faulty_put(struct faulty *faulty, const char *path, const void *body, size_
 	free(control(faulty, "PUT", target, body ? body : "", len));
 }
 
+void faulty_many(struct faulty *faulty, const char *prefix, unsigned int count)
+{
+	char target[2048];
+
+	snprintf(target, sizeof(target), "many%s?count=%u", prefix, count);
+	free(control(faulty, "PUT", target, "", 0));
+}
+
 void faulty_delete(struct faulty *faulty, const char *path)
 {
 	char target[2048];

@@ -21,6 +21,8 @@ void faulty_stop(struct faulty *faulty);
 
 /* path as in a URL, from '/' on, with "?size=..." as faulty_origin.py says. */
 void faulty_put(struct faulty *faulty, const char *path, const void *body, size_t len);
+/* So many empty files, with a number of six digits behind the prefix. */
+void faulty_many(struct faulty *faulty, const char *prefix, unsigned int count);
 void faulty_delete(struct faulty *faulty, const char *path);
 /* JSON of POST /_/fault and POST /_/s3. */
 void faulty_fault(struct faulty *faulty, const char *json);

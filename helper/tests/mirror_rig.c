@@ -145,7 +145,7 @@ enum mirror_state mirror_rig_state(unsigned int place)
 	enum mirror_state is;
 
 	pthread_mutex_lock(&mirrors->lock);
-	object = mirror_join_get(mirrors, "f", &attr);
+	object = mirror_join_get(mirrors, "f", &attr, 0);
 	is = object->of[place].state;
 	mirror_join_put(object);
 	pthread_mutex_unlock(&mirrors->lock);

@@ -89,6 +89,8 @@ static void on_list(void *arg, const struct origin_result *result,
 		len += (size_t)snprintf(w->query->names + len, sizeof(w->query->names) - len,
 					"%s%s ", entries[i].name,
 					S_ISDIR(entries[i].attr.mode) ? "/" : "");
+	if (count)
+		w->query->attr = entries[0].attr;
 	w->query->count = count;
 	w->query->skipped = skipped;
 	if (next_token)

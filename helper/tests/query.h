@@ -17,7 +17,7 @@ struct query {
 	unsigned int status;
 	char message[512];
 
-	struct origin_attr attr; /* stat */
+	struct origin_attr attr; /* stat; list: of the first one */
 	uint64_t bytes;		 /* read */
 	uint64_t progressed;	 /* read: the last of progress() */
 
