@@ -40,6 +40,16 @@ refused() {
 	check_fails "$1" "$2" wfs profile load "$tmp/changed"
 }
 
+# ask COMMAND PATH: of what is below a directory of the source, as the command does for a mount's.
+ask() {
+	jq -nc --arg command "profile-$1" --arg source "$source" --arg path "$2" '$ARGS.named' |
+		python3 -c 'import socket, sys
+with socket.socket(socket.AF_UNIX) as s:
+	s.connect(sys.argv[1])
+	s.sendall(sys.stdin.buffer.read())
+	print(s.makefile().readline())' "$WFS_SOCKET"
+}
+
 require mkdir -p "$tmp/root/models/llama" "$tmp/root/models/other"
 cat >"$tmp/sample" <<-END
 	{ "format": "wfs-profile", "version": 1, "source": "$source", "path": "llama",
@@ -76,6 +86,9 @@ is "$(jq -c '[.source, .path, (.models | map(.directory) | sort)]' "$tmp/saved")
 	"[\"$source\",\"\",[\"llama\",\"llama/vae\"]]" "below what is named"
 is "$(jq -S -c '.models[] | select(.directory == "llama") | [.files, .streams, .block_size]' "$tmp/saved")" \
 	"$(jq -S -c '.models[0] | [.files, .streams, .block_size]' "$tmp/sample")" "what was loaded"
+is "$(ask save llama | jq -c '.profile | [.path, (.models | map(.directory) | sort)]')" \
+	'["llama",["","vae"]]' "of a directory, told from there"
+is "$(ask save llam | jq -c .profile)" null "not of one whose name begins the same"
 is "$(stat -c %a "$tmp/saved")" "$(printf %o $((0666 & ~$(umask))))" "with the usual mode"
 is "$(wfs profile save "$source" - | jq -r .format)" wfs-profile "to standard output"
 check "for another source" wfs profile load "$tmp/saved" "$source/other"
@@ -137,10 +150,18 @@ for i in {1..60}; do
 done
 is "$(models)" 256 "the newest 256 are kept"
 is "$(models "$source")" 256 "of whichever source"
+# Cut into parts on its way, at one place or another within a letter.
+for name in x xx; do
+	jq --arg name "$name" '.models = [.models[1] | .files = [range(250) as $i |
+		{ name: ($name + "\($i)" + "\u00e9" * 100), size: 1, version: "" }]]' "$tmp/sample" >"$tmp/changed"
+	check "letters of two bytes" wfs profile load "$tmp/changed"
+done
 
 # ---- drop
 
-is "$(wfs profile drop --json "$source" | jq .models)" 256 "drop"
+is "$(ask drop n60 | jq .models)" 5 "drop what is below a directory"
+is "$(models)" 251 "and nothing else"
+is "$(wfs profile drop --json "$source" | jq .models)" 251 "drop all of a source"
 is "$(models)" 0 "nothing is left"
 is "$(find "$cache/order" -type f | wc -l)" 0 "on disk either"
 check "metrics have it" grep -q '^wfs_order_profiles_total [1-9]' <(curl -s http://127.0.0.1:19420/metrics)
