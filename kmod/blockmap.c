@@ -120,13 +120,18 @@ static void lru_touch(struct wfs_window *win)
 	spin_unlock(&sums_lock);
 }
 
+static void count_sums_gone(const struct wfs_window *win)
+{
+	if (win->sums)
+		wfs_held(WFS_HELD_SUMS, -(long)(win->nsums * sizeof(*win->sums)));
+}
+
 static u64 *take_sums(struct wfs_window *win)
 {
 	u64 *sums = win->sums;
 	u32 i;
 
-	if (sums)
-		wfs_held(WFS_HELD_SUMS, -(long)(win->nsums * sizeof(*sums)));
+	count_sums_gone(win);
 	win->sums = NULL;
 	for (i = 0; i < win->blocks; i++)
 		atomic_and(~ST_SUMS, &win->st[i]);
@@ -139,7 +144,8 @@ void wfs_window_free(struct wfs_window *win)
 	if (!win)
 		return;
 	lru_del(win);
-	kvfree(take_sums(win));
+	count_sums_gone(win);
+	kvfree(win->sums);
 	wfs_held(WFS_HELD_STATES, -(long)struct_size(win, st, win->blocks));
 	kvfree(win);
 }
@@ -279,15 +285,11 @@ void wfs_window_drop_sums(struct wfs_window *win)
 	kvfree(take_sums(win));
 }
 
-/**
- * wfs_window_forget() - a helper's knowledge is gone
- * @win: the window
- * @all: the cache file is another one too
- *
+/*
  * What only the last session knew (held, evicting) is unknown again and will be asked;
  * cached blocks are durable and stay, unless @all.
  */
-void wfs_window_forget(struct wfs_window *win, bool all)
+static void forget(struct wfs_window *win, bool all)
 {
 	u32 i;
 
@@ -306,6 +308,28 @@ void wfs_window_forget(struct wfs_window *win, bool all)
 			break;
 		}
 	}
+}
+
+/**
+ * wfs_window_catch_up() - bring what is known up to date
+ * @win: the window
+ * @now: the epoch of its file
+ *
+ * An epoch ends for all windows of a file at one moment, and a large file has thousands. So each
+ * is caught up on when it is looked at next: by whoever looks, under the owner's lock, before
+ * anything else.
+ */
+void wfs_window_catch_up(struct wfs_window *win, const struct wfs_epoch *now)
+{
+	bool all = win->epoch.file != now->file;
+
+	if (likely(win->epoch.helper == now->helper))
+		return;
+	win->epoch = *now;
+	forget(win, all);
+	/* A map that was asked before is about another file. */
+	if (all && win->asked)
+		win->stale = true;
 }
 
 /*

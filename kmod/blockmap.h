@@ -20,9 +20,20 @@ enum wfs_block_state {
 };
 
 /**
+ * struct wfs_epoch - what a file's map knows belongs to it
+ * @helper: rises whenever a helper's knowledge goes
+ * @file: rises when the cache file becomes another one, which is such a time, too
+ */
+struct wfs_epoch {
+	u64 helper;
+	u64 file;
+};
+
+/**
  * struct wfs_window - states of the blocks of 512 MiB of a file
  * @lru: in the list of windows that have sums
  * @lock: the lock of the map's owner, for the shrinker
+ * @epoch: the states are of; see wfs_window_catch_up()
  * @sums: one per unit, or NULL
  * @asked: a block map request is under way
  * @stale: a block was evicted, or the cache file became another, since; the answer may be older
@@ -31,6 +42,7 @@ enum wfs_block_state {
 struct wfs_window {
 	struct list_head lru;
 	spinlock_t *lock; /* the owner's */
+	struct wfs_epoch epoch;
 	u64 *sums;
 	u32 nsums;
 	u32 blocks;
@@ -71,8 +83,8 @@ const u64 *wfs_block_sums(const struct wfs_window *win, u32 index);
 void wfs_block_store_sums(struct wfs_window *win, u32 index, const u64 *sums, u32 units);
 u64 *wfs_window_give_sums(struct wfs_window *win, u64 *sums);
 void wfs_window_drop_sums(struct wfs_window *win);
-/* A new session: what only the last one knew is unknown again; all of it if @all. */
-void wfs_window_forget(struct wfs_window *win, bool all);
+/* What is known, but not any more in this epoch, is forgotten. */
+void wfs_window_catch_up(struct wfs_window *win, const struct wfs_epoch *now);
 /* Whether sums that are dropped could not be asked for again. */
 void wfs_sums_keep(bool keep);
 int wfs_blockmap_init(void);

@@ -108,6 +108,7 @@ static void test_bad(struct kunit *test)
 {
 	struct wfs_geometry geo = { .size = 8 * MIB, .block_shift = 22 };
 	struct wfs_window *win = make_window(test, &geo, 0);
+	const struct wfs_epoch another = { .helper = 1, .file = 1 };
 
 	KUNIT_EXPECT_FALSE(test, wfs_block_test_clear_bad(win, 1));
 	wfs_block_set(win, 1, WFS_BLOCK_CACHED);
@@ -122,7 +123,7 @@ static void test_bad(struct kunit *test)
 	KUNIT_EXPECT_FALSE(test, wfs_block_is_bad(win, 1));
 	/* ... nor about what another cache file holds. */
 	wfs_block_set_bad(win, 1);
-	wfs_window_forget(win, true);
+	wfs_window_catch_up(win, &another);
 	KUNIT_EXPECT_FALSE(test, wfs_block_is_bad(win, 1));
 	wfs_window_free(win);
 }
@@ -179,15 +180,30 @@ static void test_forget(struct kunit *test)
 		{ WFS_BLOCK_EVICTING, WFS_BLOCK_UNKNOWN, WFS_BLOCK_UNKNOWN },
 	};
 	struct wfs_window *win = make_window(test, &geo, 0);
+	struct wfs_epoch now = { 0 };
 	int all, i;
 
 	for (all = 0; all < 2; all++) {
 		for (i = 0; i < ARRAY_SIZE(after); i++)
 			wfs_block_set(win, i, after[i][0]);
-		wfs_window_forget(win, all);
+		win->asked = true;
+		now.helper++;
+		now.file += all;
+		wfs_window_catch_up(win, &now);
 		for (i = 0; i < ARRAY_SIZE(after); i++)
 			KUNIT_EXPECT_EQ(test, wfs_block_state(win, i), after[i][1 + all]);
+		KUNIT_EXPECT_EQ(test, win->stale, !!all);
+		/* Once: what comes to be known after that stays. */
+		wfs_block_set(win, 0, WFS_BLOCK_HELD);
+		wfs_window_catch_up(win, &now);
+		KUNIT_EXPECT_EQ(test, wfs_block_state(win, 0), WFS_BLOCK_HELD);
 	}
+	/* Several that nobody looked at: another file among them counts. */
+	wfs_block_set(win, 0, WFS_BLOCK_CACHED);
+	now.helper += 3;
+	now.file++;
+	wfs_window_catch_up(win, &now);
+	KUNIT_EXPECT_EQ(test, wfs_block_state(win, 0), WFS_BLOCK_UNKNOWN);
 	wfs_window_free(win);
 }
 

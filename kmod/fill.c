@@ -25,9 +25,10 @@ static u32 index_of(const struct wfs_node *node, u64 block)
 	return block - wfs_geo_window_first(&node->geo, wfs_geo_window_of(&node->geo, block));
 }
 
+/* node->lock held. */
 static struct wfs_window *window_of(struct wfs_node *node, u64 block)
 {
-	return xa_load(&node->windows, wfs_geo_window_of(&node->geo, block));
+	return wfs_node_window_now(node, wfs_geo_window_of(&node->geo, block));
 }
 
 /**
@@ -281,6 +282,7 @@ int wfs_stored(struct wfs_session *ses, const struct wfs_cmd *cmd)
 		room = kvmalloc_array(win->nsums, sizeof(u64), GFP_NOFS | __GFP_NOWARN);
 
 	spin_lock(&node->lock);
+	win = window_of(node, cmd->block);
 	if (room)
 		room = wfs_window_give_sums(win, room);
 	/* Of a session that was taken over meanwhile, perhaps another cache file's. */
@@ -347,6 +349,7 @@ int wfs_evict(struct wfs_session *ses, const struct wfs_cmd *cmd)
 		return -ENOMEM;
 	}
 	spin_lock(&node->lock);
+	win = window_of(node, cmd->block);
 	/* A map that was answered before this would be wrong after it. */
 	if (win->asked)
 		win->stale = true;
@@ -439,11 +442,10 @@ int wfs_offer(struct wfs_session *ses, const struct wfs_cmd *cmd)
 	spin_lock(&node->lock);
 	if (node->inode)
 		inode = igrab(node->inode);
-	/* Of the last reader that missed; the helper's own if there was none. */
-	if (node->memcg && css_tryget(&node->memcg->css))
-		memcg = node->memcg;
 	spin_unlock(&node->lock);
 	if (inode) {
+		/* The helper's own if there was none. */
+		memcg = wfs_node_memcg(node);
 		old = set_active_memcg(memcg);
 		ret = wfs_page_cache_offer(inode,
 					   ((loff_t)cmd->block << node->geo.block_shift) +

@@ -570,7 +570,7 @@ static enum action decide(struct route *r)
 	struct wfs_node *node = r->node;
 
 	lockdep_assert_held(&node->lock);
-	r->win = xa_load(&node->windows, r->window);
+	r->win = wfs_node_window_now(node, r->window);
 	switch (seg_needs(node, r->win, r->index)) {
 	case NEED_OPEN:
 		list_add_tail(&r->seg->link, &node->open_segs);

@@ -548,6 +548,7 @@ struct wfs_nreq {
  * @opened: an OPEN was answered once; @cf and the map are valid
  * @cf: cache file, or NULL: nothing is cached; under @lock
  * @windows: struct wfs_window by number; entries live as long as the node
+ * @epoch: of what their states have to be, under @lock; wfs_node_window_now() sees to it
  * @reqs: live MAP and FILL requests (under @lock)
  * @opening: an OPEN is under way (under @lock)
  * @again: its answer may be out of date: another follows (under @lock)
@@ -580,6 +581,7 @@ struct wfs_node {
 	u64 owed;
 	struct wfs_cachefile *cf;
 	struct xarray windows;
+	struct wfs_epoch epoch;
 	struct list_head reqs;
 	struct list_head open_segs;
 	u64 open_gen;
@@ -616,6 +618,8 @@ void wfs_node_open(struct wfs_node *node);
 int wfs_node_reopen(struct wfs_node *node, gfp_t gfp);
 /* The window, made if need be; NULL: no memory. */
 struct wfs_window *wfs_node_window(struct wfs_node *node, u32 window);
+struct wfs_window *wfs_node_window_now(struct wfs_node *node, u32 window);
+struct mem_cgroup *wfs_node_memcg(struct wfs_node *node);
 struct wfs_nreq *wfs_nreq_alloc(void);
 
 /* Puts a segment into the list of a request, node->lock held. */

@@ -103,8 +103,10 @@ static void free_node(struct wfs_node *node)
 	struct wfs_window *win;
 	unsigned long index;
 
-	xa_for_each(&node->windows, index, win)
+	xa_for_each(&node->windows, index, win) {
 		wfs_window_free(win);
+		cond_resched();
+	}
 	xa_destroy(&node->windows);
 	if (node->cf)
 		wfs_cachefile_put(node->cf);
@@ -159,8 +161,8 @@ void wfs_node_put(struct wfs_node *node)
 }
 
 /*
- * The caller, a reader, misses a page: what is offered of the block later is charged to
- * its memory cgroup.
+ * The caller, a reader, misses a page: what is offered of the block later, and the states of
+ * blocks around it, are charged to its memory cgroup.
  */
 void wfs_node_charge_to(struct wfs_node *node, struct task_struct *task)
 {
@@ -178,6 +180,18 @@ void wfs_node_charge_to(struct wfs_node *node, struct task_struct *task)
 	node->memcg = memcg;
 	spin_unlock(&node->lock);
 	mem_cgroup_put(old);
+}
+
+/* Of the last reader that missed, with a reference; NULL if there was none. */
+struct mem_cgroup *wfs_node_memcg(struct wfs_node *node)
+{
+	struct mem_cgroup *memcg = NULL;
+
+	spin_lock(&node->lock);
+	if (node->memcg && css_tryget(&node->memcg->css))
+		memcg = node->memcg;
+	spin_unlock(&node->lock);
+	return memcg;
 }
 
 void wfs_node_evict(struct wfs_node *node)
@@ -256,15 +270,9 @@ static int open_reply(struct wfs_req *req, const struct wfs_reply *reply)
 /* node->lock held. */
 static void forget_windows(struct wfs_node *node, bool all)
 {
-	struct wfs_window *win;
-	unsigned long index;
-
-	xa_for_each(&node->windows, index, win) {
-		wfs_window_forget(win, all);
-		/* A map that was answered before is about another file. */
-		if (all && win->asked)
-			win->stale = true;
-	}
+	node->epoch.helper++;
+	if (all)
+		node->epoch.file++;
 }
 
 static void open_end(struct wfs_req *req, int status)
@@ -445,13 +453,31 @@ void wfs_node_resume_all(struct wfs_session *ses)
 
 /* ---- MAP ---- */
 
+/* A window that is known, its states being those of now. node->lock held. */
+struct wfs_window *wfs_node_window_now(struct wfs_node *node, u32 window)
+{
+	struct wfs_window *win = xa_load(&node->windows, window);
+
+	lockdep_assert_held(&node->lock);
+	if (win)
+		wfs_window_catch_up(win, &node->epoch);
+	return win;
+}
+
+/* The window, made if need be. What is known of it is for wfs_node_window_now() to say. */
 struct wfs_window *wfs_node_window(struct wfs_node *node, u32 window)
 {
 	struct wfs_window *win = xa_load(&node->windows, window), *old;
+	struct mem_cgroup *memcg, *own;
 
 	if (win)
 		return win;
-	win = wfs_window_alloc(&node->geo, window, &node->lock, GFP_NOFS);
+	/* A reader's, also where a worker or the helper makes it; their own if there was none. */
+	memcg = wfs_node_memcg(node);
+	own = set_active_memcg(memcg);
+	win = wfs_window_alloc(&node->geo, window, &node->lock, GFP_NOFS | __GFP_ACCOUNT);
+	set_active_memcg(own);
+	mem_cgroup_put(memcg);
 	if (!win)
 		return NULL;
 	old = xa_cmpxchg(&node->windows, window, NULL, win, GFP_NOFS);
@@ -542,6 +568,7 @@ static int map_reply(struct wfs_req *req, const struct wfs_reply *reply)
 		goto free;
 	err = 0;
 	spin_lock(&node->lock);
+	wfs_window_catch_up(win, &node->epoch);
 	if (READ_ONCE(reply->session->dead)) {
 		/* Perhaps about another cache file by now: asked again of the next session. */
 		err = -EINVAL;
@@ -566,6 +593,7 @@ static void map_end(struct wfs_req *req, int status)
 	spin_lock(&node->lock);
 	list_del_init(&nreq->link);
 	list_splice_init(&nreq->segs, &segs);
+	wfs_window_catch_up(win, &node->epoch);
 	win->asked = false;
 	win->stale = false;
 	spin_unlock(&node->lock);
@@ -584,9 +612,8 @@ static const struct wfs_req_ops map_ops = {
 /* Makes @nreq the MAP request of a window; node->lock held, submitted by the caller. */
 void wfs_node_ask_map(struct wfs_node *node, struct wfs_nreq *nreq, u32 window)
 {
-	struct wfs_window *win = xa_load(&node->windows, window);
+	struct wfs_window *win = wfs_node_window_now(node, window);
 
-	lockdep_assert_held(&node->lock);
 	wfs_req_init(&nreq->req, &map_ops, WFS_REQ_MAP, node->wsb, node);
 	nreq->req.window = window;
 	win->asked = true;
@@ -644,6 +671,9 @@ u64 wfs_node_cached_bytes(struct wfs_node *node)
 	xa_for_each(&node->windows, index, win) {
 		u64 first = wfs_geo_window_first(&node->geo, index);
 
+		/* Of another cache file. */
+		if (READ_ONCE(win->epoch.file) != READ_ONCE(node->epoch.file))
+			continue;
 		for (i = 0; i < win->blocks; i++)
 			if (wfs_block_state(win, i) == WFS_BLOCK_CACHED)
 				bytes += wfs_geo_block_bytes(&node->geo, first + i);

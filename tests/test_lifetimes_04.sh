@@ -85,4 +85,26 @@ kill "$reader"
 wait "$reader" 2>/dev/null || true
 curl -sf -o "$tmp/reply" -X DELETE "http://127.0.0.1:$port/_/fault"
 wait_until 10 rmdir "$small" 2>/dev/null
+require umount "$mnt"
+
+# What is known of the blocks of a large file is charged to who reads it.
+mkdir "$tmp/sparse"
+truncate -s 16G "$tmp/sparse/file"
+require mount_wfs "file://$tmp/sparse" "$mnt" block=64K
+reader=/sys/fs/cgroup/wfs-reader
+mkdir "$reader"
+kernel_bytes() {
+	awk '$1 == "kernel" { print $2 }' "$reader/memory.stat"
+}
+before=$(kernel_bytes)
+check "one page of each 512 MiB" sh -c "echo \$\$ >$reader/cgroup.procs &&
+	exec python3 -c 'import os
+fd = os.open(\"$mnt/file\", os.O_RDONLY)
+for at in range(32):
+	assert os.pread(fd, 4096, at << 29) == bytes(4096)'"
+states=$(awk '$1 == "states" { print $3 }' /sys/kernel/debug/wfs/memory)
+at_least "$states" 1048576 "states of 8192 blocks each: bytes"
+at_least $(($(kernel_bytes) - before)) "$states" "which the cgroup of the reader has been charged"
+require umount "$mnt"
+wait_until 10 rmdir "$reader" 2>/dev/null
 check "nothing is stuck" nothing_stuck
