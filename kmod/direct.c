@@ -33,21 +33,21 @@ struct direct {
 	ssize_t result;
 };
 
-static struct wfs_window *window_of(struct wfs_node *node, u64 block, u32 *ret_index)
+static u32 index_of(const struct wfs_node *node, u64 block, u32 *ret_window)
 {
-	u32 window = wfs_geo_window_of(&node->geo, block);
-
-	*ret_index = block - wfs_geo_window_first(&node->geo, window);
-	return xa_load(&node->windows, window);
+	*ret_window = wfs_geo_window_of(&node->geo, block);
+	return block - wfs_geo_window_first(&node->geo, *ret_window);
 }
 
 /* Any context. */
 static void unpin(struct direct *d)
 {
-	u32 index;
+	while (d->blocks) {
+		u32 window, index = index_of(d->node, d->block + --d->blocks, &window);
 
-	while (d->blocks)
-		wfs_block_unpin(window_of(d->node, d->block + --d->blocks, &index), index);
+		/* It lives as long as the node. */
+		wfs_block_unpin(xa_load(&d->node->windows, window), index);
+	}
 }
 
 /* Some more blocks; false if one of them is not cached, or the cache file has changed. */
@@ -61,8 +61,8 @@ static bool pin_some(struct direct *d, u64 wanted)
 	if (!d->cf && node->cf)
 		d->cf = wfs_cachefile_get(node->cf);
 	for (i = 0; i < PIN_BATCH && d->blocks < wanted && good; i++) {
-		u32 index;
-		struct wfs_window *win = window_of(node, d->block + d->blocks, &index);
+		u32 window, index = index_of(node, d->block + d->blocks, &window);
+		struct wfs_window *win = wfs_node_window_now(node, window);
 
 		good = d->cf && d->cf == node->cf && win && wfs_block_pin(win, index);
 		d->blocks += good;
@@ -88,10 +88,15 @@ static bool pin(struct direct *d, loff_t pos, size_t len)
 /* Has nobody said yet what is cached there? */
 static bool unknown(struct wfs_node *node, loff_t pos)
 {
-	u32 index;
-	struct wfs_window *win = window_of(node, pos >> node->geo.block_shift, &index);
+	u32 window, index = index_of(node, pos >> node->geo.block_shift, &window);
+	struct wfs_window *win;
+	bool ret;
 
-	return !win || wfs_block_state(win, index) == WFS_BLOCK_UNKNOWN;
+	spin_lock(&node->lock);
+	win = wfs_node_window_now(node, window);
+	ret = !win || wfs_block_state(win, index) == WFS_BLOCK_UNKNOWN;
+	spin_unlock(&node->lock);
+	return ret;
 }
 
 static void free_direct(struct direct *d)

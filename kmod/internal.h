@@ -633,7 +633,7 @@ void wfs_node_ask_map(struct wfs_node *node, struct wfs_nreq *nreq, u32 window);
 void wfs_node_note_error(struct wfs_node *node, u64 block, int error);
 int wfs_node_recent_error(struct wfs_node *node, loff_t pos, u64 len);
 u64 wfs_node_cached_bytes(struct wfs_node *node);
-/* Is the block at a position known to be cached? A look without a lock. */
+/* Is the block at a position cached, as far as is known? A hint: a look without a lock. */
 bool wfs_node_cached_at(struct wfs_node *node, loff_t pos);
 void wfs_segs_fail(struct list_head *segs, int error);
 
