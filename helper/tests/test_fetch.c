@@ -172,9 +172,9 @@ static void test_bulk(void **state)
 	rig.config->workers = 1;
 	rig.config->stall_timeout_ms = 30000;
 	rig_start(&rig);
-	/* Two blocks a time; four. */
-	assert_int_equal(prefetch_gets("piece", false), 12);
-	assert_int_equal(prefetch_gets("bulk", true), 6);
+	/* Two blocks a time; four. One less if the first has to be asked for again, with others. */
+	assert_in_range(prefetch_gets("piece", false), 11, 12);
+	assert_in_range(prefetch_gets("bulk", true), 5, 6);
 }
 
 static void test_resumes(void **state)
