@@ -22,7 +22,7 @@
  * processes share those. A miss just after that of one of the last few streams
  * continues it; several in a row that continue none mean random access.
  */
-static bool looks_random(struct wfs_inode *wi, pgoff_t index)
+static bool looks_random(struct wfs_inode *wi, pgoff_t index, bool *ret_goes_on)
 {
 	bool random;
 	int i;
@@ -31,6 +31,7 @@ static bool looks_random(struct wfs_inode *wi, pgoff_t index)
 	for (i = 0; i < WFS_STREAMS; i++)
 		if (index >= wi->streams[i] && index - wi->streams[i] <= STREAM_AHEAD)
 			break;
+	*ret_goes_on = i < WFS_STREAMS && index - wi->streams[i] <= 1U << WFS_UNIT_ORDER;
 	if (i < WFS_STREAMS) {
 		wi->streak = 0;
 	} else {
@@ -53,14 +54,16 @@ static bool resident(struct address_space *mapping, pgoff_t index)
 
 /*
  * The folio for a random touch: a unit, which is what can be checked and what is delivered. A
- * program that says that it reads at random has single pages where neither is so.
+ * program that says that it reads at random has a single page where neither is so; more, up to
+ * a unit, if it goes on from there, as with rows.
  */
-static unsigned int random_order(const struct vm_fault *vmf, struct wfs_node *node)
+static unsigned int random_order(const struct vm_fault *vmf, struct wfs_node *node, bool goes_on)
 {
-	if (vmf->vma->vm_flags & VM_RAND_READ && !node->wsb->opts.verify &&
-	    wfs_node_cached_at(node, (loff_t)vmf->pgoff << PAGE_SHIFT))
-		return 0;
-	return WFS_UNIT_ORDER;
+	if (!(vmf->vma->vm_flags & VM_RAND_READ) || node->wsb->opts.verify ||
+	    !wfs_node_cached_at(node, (loff_t)vmf->pgoff << PAGE_SHIFT))
+		return WFS_UNIT_ORDER;
+	/* Not over the page before, which is there. */
+	return goes_on && vmf->pgoff ? min_t(unsigned int, __ffs(vmf->pgoff), WFS_UNIT_ORDER) : 0;
 }
 
 static vm_fault_t wfs_fault(struct vm_fault *vmf)
@@ -77,14 +80,16 @@ static vm_fault_t wfs_fault(struct vm_fault *vmf)
 	if (!resident(file->f_mapping, vmf->pgoff)) {
 		unsigned int window = wfs_stream_window(inode, (loff_t)vmf->pgoff << PAGE_SHIFT);
 		struct wfs_sb *wsb = WFS_SB(inode->i_sb);
+		bool goes_on, random;
 
 		if (wfs_is_helper())
 			return VM_FAULT_SIGBUS;
 		wfs_count(wsb, WFS_STAT_FAULTS, 1);
 		WRITE_ONCE(file->f_ra.ra_pages, window);
-		if (vmf->vma->vm_flags & VM_RAND_READ || looks_random(wi, vmf->pgoff)) {
+		random = looks_random(wi, vmf->pgoff, &goes_on);
+		if (vmf->vma->vm_flags & VM_RAND_READ || random) {
 			wfs_count(wsb, WFS_STAT_RANDOM_FAULTS, 1);
-			wfs_page_cache_add(inode, vmf->pgoff, random_order(vmf, wi->node));
+			wfs_page_cache_add(inode, vmf->pgoff, random_order(vmf, wi->node, goes_on));
 		} else if (window < HPAGE_PMD_NR) {
 			/* The generic code would lock 4 MiB: more than this reader may. */
 			wfs_page_cache_add(inode, vmf->pgoff, ilog2(window));

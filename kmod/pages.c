@@ -138,6 +138,12 @@ const struct address_space_operations wfs_aops = {
 	.direct_IO = noop_direct_IO,
 };
 
+/* To the huge page code of older kernels there is no folio of two pages. */
+static unsigned int usable_order(unsigned int order)
+{
+	return order == 1 ? 0 : order;
+}
+
 static struct folio *alloc_folio(gfp_t gfp, unsigned int order)
 {
 	return wfs_inject(WFS_INJECT_FOLIO) ? NULL : filemap_alloc_folio(gfp, order);
@@ -160,11 +166,11 @@ int wfs_page_cache_add(struct inode *inode, pgoff_t index, unsigned int order)
 	LIST_HEAD(segs);
 	int err;
 
-	order = min(order, wfs_mapping_max_order(mapping));
+	order = usable_order(min(order, wfs_mapping_max_order(mapping)));
 	/* Not past the end of the file, where folios may be smaller than a unit. */
 	while (order > wfs_mapping_min_order(mapping) &&
 	       round_down(index, 1UL << order) + (1UL << order) - 1 > last)
-		order--;
+		order = usable_order(order - 1);
 	index = round_down(index, 1UL << order);
 	folio = alloc_folio(gfp, order);
 	if (!folio)
@@ -214,14 +220,15 @@ size_t wfs_page_cache_offer(struct inode *inode, loff_t pos, size_t len,
 	while (len) {
 		unsigned long pages = DIV_ROUND_UP(round_up(len, WFS_UNIT_SIZE), PAGE_SIZE);
 		pgoff_t index = pos >> PAGE_SHIFT;
-		unsigned int order = min(offer_order(index, pages), wfs_mapping_max_order(mapping));
+		unsigned int order = usable_order(
+			min(offer_order(index, pages), wfs_mapping_max_order(mapping)));
 		struct folio *folio;
 		size_t n;
 		int err;
 
 		/* A smaller folio than the unit where the file ends and the kernel has them. */
 		while (order > wfs_mapping_min_order(mapping) && len <= PAGE_SIZE << (order - 1))
-			order--;
+			order = usable_order(order - 1);
 		n = min_t(size_t, len, PAGE_SIZE << order);
 		folio = alloc_folio(gfp, order);
 		if (!folio)
