@@ -220,8 +220,8 @@ size_t wfs_page_cache_offer(struct inode *inode, loff_t pos, size_t len,
 	while (len) {
 		unsigned long pages = DIV_ROUND_UP(round_up(len, WFS_UNIT_SIZE), PAGE_SIZE);
 		pgoff_t index = pos >> PAGE_SHIFT;
-		unsigned int order = usable_order(
-			min(offer_order(index, pages), wfs_mapping_max_order(mapping)));
+		unsigned int most = wfs_mapping_max_order(mapping);
+		unsigned int order = usable_order(min(offer_order(index, pages), most));
 		struct folio *folio;
 		size_t n;
 		int err;
