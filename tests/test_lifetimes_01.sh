@@ -18,7 +18,7 @@
 #	unmount				cache_03
 #	evicting a block		lifetimes_04
 #	cache files			lifetimes_02
-#	O_DIRECT			lifetimes_01, read_*
+#	O_DIRECT			lifetimes_01, direct_01, read_*
 #	the 64 KiB unit			lifetimes_01, read_02
 #	faults				mmap_*
 #	memory				lifetimes_04
