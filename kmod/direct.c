@@ -206,9 +206,13 @@ ssize_t wfs_direct_read(struct kiocb *iocb, struct iov_iter *to)
 		ret = read_pinned(d, iocb, &iter);
 	if (refcount_dec_and_test(&d->refs))
 		free_direct(d);
+	if (ret == -EINTR || ret == -ERESTARTSYS)
+		return ret;
+	if (ret == -EAGAIN && iocb->ki_flags & IOCB_NOWAIT)
+		return ret;
 	/* What the disk refuses (misaligned, broken), the page cache is asked for. */
 	if (ret < 0)
-		return ret == -EAGAIN || ret == -EINTR || ret == -ERESTARTSYS ? ret : 0;
+		return 0;
 	if (ret) {
 		iocb->ki_pos += ret;
 		iov_iter_advance(to, ret);
